@@ -23,7 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
-from uncork.measure.benchmark.interleave import Block, Trial, interleave, patiently
+from uncork.measure.benchmark.interleave import Block, Trial, interleave, interleave_until_budget
 
 # Shared: where in memory a program's data lies can make a difference of some per cent by itself.
 _MATRIX = np.random.default_rng(0).random((160, 160), dtype=np.float32)
@@ -53,7 +53,7 @@ class Program:
 
 def compare_once(slow: int, fast: int, block_s: float, *, second: bool) -> tuple[Trial, float]:
     """One comparison, and the seconds it took."""
-    compare = patiently if second else interleave
+    compare = interleave_until_budget if second else interleave
     begin = time.perf_counter()
     trial = compare(Program(slow), Program(fast), block_s=block_s, budget_s=1e9)
     return trial, time.perf_counter() - begin
@@ -71,7 +71,7 @@ def campaign(runs: int, slow: int, fast: int, block_s: float, *, second: bool) -
         "covered": sum(c.low <= slow / fast <= (c.high or 0.0) for c in comparisons) / runs,
         "pairs_median": statistics.median(c.n for c in comparisons),
         "seconds_median": statistics.median(seconds for _, seconds in found),
-        "detectable_median": statistics.median(c.detectable for c in comparisons),
+        "detectable_median": statistics.median(c.min_detectable_ratio for c in comparisons),
     }
 
 

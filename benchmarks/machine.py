@@ -8,14 +8,14 @@ from typing import Final
 
 from uncork.core.base.machine import Machine
 from uncork.core.base.record import replace
-from uncork.measure.machine.probe import probe
+from uncork.measure.machine.probe import probe_host
 
 _TENSORFLOW: Final = ("tensorflow", "tensorflow-cpu")
 
 
 def machine() -> Machine:
     """With the versions that are installed: it is the scripts that import them."""
-    return replace(probe(), tensorflow=_installed(*_TENSORFLOW), keras=_installed("keras"))
+    return replace(probe_host(), tensorflow=_installed(*_TENSORFLOW), keras=_installed("keras"))
 
 
 def _installed(*names: str) -> str:

@@ -8,12 +8,12 @@ from uncork.core.base.machine import Machine
 from uncork.core.base.measurement import Measurement, Spread
 from uncork.core.base.record import replace
 from uncork.core.documents.diagnosis import Diagnosis, Finding, Overhead, WorkloadDiagnosis
-from uncork.core.documents.plan import Plan, Policy, Proof, Ratio, Speedup, Step, TimeToFinish
+from uncork.core.documents.plan import Plan, PlanStep, Policy, Proof, Ratio, Speedup, TimeToFinish
 from uncork.core.documents.workload import ModelSignature, Workload
 from uncork.core.edits.pipeline import Cache, Prefetch, SplitMap
 from uncork.core.edits.step import StepsPerExecution
-from uncork.core.evidence.kernels import KernelPart
-from uncork.core.evidence.stage import AUTOTUNE, CachePoint, OpCost, Prefix, Stage
+from uncork.core.evidence.kernels import KernelGroup
+from uncork.core.evidence.stage import AUTOTUNE, CachePoint, MapPrefix, OpCost, Stage
 
 MACHINE = Machine(
     cpus=2.0,
@@ -28,21 +28,21 @@ WORKLOAD = Workload(
     index=0,
     at="train.py:41",
     kind="fit",
-    data="tf.data",
+    data_kind="tf.data",
     model=ModelSignature(
         name="Sequential",
-        parameters=1_204_362,
-        variables="9f2c",
+        parameter_count=1_204_362,
+        variables_digest="9f2c",
         optimizer="Adam",
         loss="sparse_categorical_crossentropy",
-        dtype_policy=("float32",),
+        dtype_policies=("float32",),
     ),
     element_spec="(float32[32,224,224,3], int64[32])",
     batch_size=32,
     steps_per_epoch=312,
     epochs=10,
-    pipeline="51ab",
-    step_at="train.py:33",
+    pipeline_digest="51ab",
+    step_setup_at="train.py:33",
 )
 
 STAGES = (
@@ -76,16 +76,18 @@ STAGES = (
         ratio=1,
         elements_per_step=32,
         parallelism=1,
-        random=True,
-        prefix=Prefix(ops=9, bytes_per_element=602_120, cpu_s_per_element=1.4e-3),
-        ops=(
+        is_random=True,
+        deterministic_prefix=MapPrefix(
+            op_count=9, bytes_per_element=602_120, cpu_s_per_element=1.4e-3
+        ),
+        op_costs=(
             OpCost(op="DecodeJpeg", at="train.py:15", share=0.61),
             OpCost(op="ResizeBilinear", at="train.py:16", share=0.3),
             OpCost(op="ReadFile", share=0.05),
             OpCost(op="ReverseV2", at="train.py:18", share=0.03),
         ),
         cache_point=CachePoint(
-            elements=9_984, memory_bytes=6_011_000_000, saved_cpu_s_per_step=0.0448
+            element_count=9_984, memory_bytes=6_011_000_000, saved_cpu_s_per_step=0.0448
         ),
     ),
     Stage(
@@ -113,33 +115,33 @@ STAGES = (
 )
 
 KERNELS = (
-    KernelPart(
+    KernelGroup(
         phase="backward",
         share=0.52,
-        calls=4.0,
-        kernel="Conv2DBackpropFilter",
+        calls_per_step=4.0,
+        main_kernel="Conv2DBackpropFilter",
         layer="Conv2D",
         at="train.py:29",
     ),
-    KernelPart(
+    KernelGroup(
         phase="forward",
         share=0.31,
-        calls=1920.0,
-        kernel="TensorListPushBack",
+        calls_per_step=1920.0,
+        main_kernel="TensorListPushBack",
         layer="Attention",
         at="train.py:31",
-        rounds=32,
+        loop_iterations=32,
     ),
-    KernelPart(
+    KernelGroup(
         phase="optimizer",
         share=0.12,
-        calls=160.0,
-        kernel="Mul",
+        calls_per_step=160.0,
+        main_kernel="Mul",
         at="train.py:33",
-        brief=0.12,
-        brief_calls=160.0,
+        short_kernel_share=0.12,
+        short_calls_per_step=160.0,
     ),
-    KernelPart(phase="forward", share=0.05, calls=30.5, kernel="Cast"),
+    KernelGroup(phase="forward", share=0.05, calls_per_step=30.5, main_kernel="Cast"),
 )
 
 FINDINGS = (
@@ -197,7 +199,7 @@ def measurement(samples_per_s: float, *, batch: int = 32, n: int = 12) -> Measur
         step_s=Spread(median=step, low=step * 0.992, high=step * 1.009, n=n),
         cpu_s_per_step=step * 1.1,
         warmup_s=3.4,
-        blocks=tuple(samples_per_s * (1 + 0.004 * (i % 3 - 1)) for i in range(n)),
+        block_samples_per_s=tuple(samples_per_s * (1 + 0.004 * (i % 3 - 1)) for i in range(n)),
     )
 
 
@@ -237,20 +239,20 @@ def diagnosis(*workloads: WorkloadDiagnosis, **changes: Any) -> Diagnosis:
         script="train.py",
         machine=MACHINE,
         workloads=shown,
-        reached=tuple(each.workload for each in shown),
-        overhead=Overhead(measured_share=0.004, total_s=11.3),
+        reached_workloads=tuple(each.workload for each in shown),
+        overhead=Overhead(step_share=0.004, total_s=11.3),
     )
     return replace(base, **changes)
 
 
 STEPS = (
-    Step(
+    PlanStep(
         name="memory_growth",
         stage="machine",
         outcome="skipped",
         reason="no GPU on this machine",
     ),
-    Step(
+    PlanStep(
         name="split_map",
         stage="input",
         outcome="kept",
@@ -263,13 +265,13 @@ STEPS = (
             passed=True,
             detail="640 elements of 2 epochs equal, in order; weights equal after 20 steps",
         ),
-        edits=(SplitMap(stage=2, expects="51ab"),),
+        edits=(SplitMap(stage=2, expected_digest="51ab"),),
         samples_per_s=1120.0,
         at="train.py:23",
         source_edit="ds = ds.map(load, num_parallel_calls=tf.data.AUTOTUNE)\n"
         "ds = ds.map(augment)  # was: ds.map(load_and_augment)",
     ),
-    Step(
+    PlanStep(
         name="cache",
         stage="input",
         outcome="kept",
@@ -278,12 +280,12 @@ STEPS = (
         predicted=1.9,
         measured=Ratio(ratio=1.74, low=1.69, high=1.80),
         proof=Proof(kind="exact", passed=True, detail="19,968 elements of 2 epochs equal"),
-        edits=(Cache(stage=2, expects="51ab"),),
+        edits=(Cache(stage=2, expected_digest="51ab"),),
         samples_per_s=1950.0,
         at="train.py:23",
         source_edit="ds = ds.cache()  # between load and augment",
     ),
-    Step(
+    PlanStep(
         name="prefetch",
         stage="input",
         outcome="kept",
@@ -292,12 +294,12 @@ STEPS = (
         predicted=1.12,
         measured=Ratio(ratio=1.15, low=1.11, high=1.19),
         proof=Proof(kind="exact", passed=True, detail="640 elements equal in value and order"),
-        edits=(Prefetch(expects="51ab"),),
+        edits=(Prefetch(expected_digest="51ab"),),
         samples_per_s=2243.0,
         at="train.py:25",
         source_edit="ds = ds.prefetch(tf.data.AUTOTUNE)",
     ),
-    Step(
+    PlanStep(
         name="steps_per_execution",
         stage="host",
         outcome="kept",
@@ -311,7 +313,7 @@ STEPS = (
         at="train.py:38",
         source_edit="model.compile(..., steps_per_execution=32)",
     ),
-    Step(
+    PlanStep(
         name="jit_compile",
         stage="compile",
         outcome="rejected",
@@ -321,7 +323,7 @@ STEPS = (
         measured=Ratio(ratio=0.71, low=0.69, high=0.73),
         at="train.py:38",
     ),
-    Step(
+    PlanStep(
         name="mixed_bfloat16",
         stage="precision",
         outcome="rejected",
@@ -332,14 +334,14 @@ STEPS = (
         proof=Proof(kind="precision", passed=False, detail="loss 0.412 against 0.371 to 0.389"),
         at="train.py:38",
     ),
-    Step(
+    PlanStep(
         name="larger_batch",
         stage="batch",
         outcome="skipped",
         reason="changes the training: needs --allow training",
         guarantee="training",
     ),
-    Step(
+    PlanStep(
         name="all_devices",
         stage="scale",
         outcome="skipped",
@@ -365,7 +367,7 @@ def plan(**changes: Any) -> Plan:
         baseline=measurement(606.0),
         tuned=measurement(2298.0),
         speedup=Speedup(ratio=3.79, low=3.68, high=3.91, verdict="faster", n_processes=6),
-        time_to_finish=TimeToFinish(baseline_s=168.0, tuned_s=59.4, extrapolated=True),
+        time_to_finish=TimeToFinish(baseline_s=168.0, tuned_s=59.4, is_extrapolated=True),
         tuning_cost_s=214.0,
         steps=STEPS,
     )
@@ -427,7 +429,7 @@ def observed(
         "findings": (),
         "notes": (),
         "memory_available_bytes": 8_000_000_000,
-        "bfloat16": False,
+        "has_native_bfloat16": False,
         **changes,
     }
     return workload_diagnosis(**fields)

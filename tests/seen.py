@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 
-from uncork.capture.base.patches import Patches
-from uncork.capture.hooks.layer_hooks import watch_layers
-from uncork.pycode.frames.layer_registry import Layers
+from uncork.capture.base.patches import PatchSet
+from uncork.capture.hooks.layer_hooks import record_layers
+from uncork.pycode.frames.layer_registry import LayerRegistry
 
 
 @contextmanager
 def watched_layers():
-    patches, layers = Patches(), Layers()
-    watch_layers(patches, layers)
+    patches, layers = PatchSet(), LayerRegistry()
+    record_layers(patches, layers)
     try:
         yield layers
     finally:
-        patches.undo()
+        patches.restore()

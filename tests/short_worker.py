@@ -40,8 +40,8 @@ class Saving(Optimization):
     name, stage, guarantee = "async_checkpoint", "host", "exact"
 
     def propose(self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy) -> Proposal:
-        assert diagnosis.saving is not None
-        return _proposal(AsyncCheckpoint(bytes=diagnosis.saving.bytes))
+        assert diagnosis.checkpoint_cost is not None
+        return _proposal(AsyncCheckpoint(size_bytes=diagnosis.checkpoint_cost.copy_bytes))
 
 
 class Grouping(Optimization):
@@ -55,17 +55,19 @@ class InFiles(Optimization):
     name, stage, guarantee = "disk_cache", "input", "exact"
 
     def propose(self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy) -> Proposal:
-        assert diagnosis.disk is not None
-        assert diagnosis.disk.folder == policy.disk_cache
-        kept = DiskCache(stage=1, expects="", bytes=1 << 24, folder=policy.disk_cache)
-        return _proposal(SplitMap(stage=1, expects=""), kept)
+        assert diagnosis.cache_folder is not None
+        assert diagnosis.cache_folder.path == policy.disk_cache_folder
+        kept = DiskCache(
+            stage=1, expected_digest="", size_bytes=1 << 24, folder=policy.disk_cache_folder
+        )
+        return _proposal(SplitMap(stage=1, expected_digest=""), kept)
 
 
 ROADS: Final = {"saving": (Saving(), Grouping()), "disk_cache": (InFiles(),)}
 
 
 def _proposal(*edits: Edit) -> Proposal:
-    return Proposal(edits=edits, predicted=2.0, at=None, why="by decree")
+    return Proposal(edits=edits, predicted=2.0, at=None, rationale="by decree")
 
 
 def children_by_decree(monkeypatch: pytest.MonkeyPatch, road: str) -> None:
@@ -90,7 +92,7 @@ def brief_and_faster(put: Callable[[Any, str, Any], None]) -> None:
         """One short block each, and then so many times as fast."""
         block_s = how["block_s"] / 10
         trial = measured(base, candidate, **{**how, "block_s": block_s, "budget_s": 0.0})
-        said = compare([1.0, 1.01, 1.0], [1.5, 1.51, 1.5], at_least=how["at_least"])
+        said = compare([1.0, 1.01, 1.0], [1.5, 1.51, 1.5], min_ratio=how["at_least"])
         return replace_fields(trial, comparison=said)
 
     for first_or_second_look in ("interleave", "patiently"):
@@ -107,7 +109,7 @@ def main(road: str, argv: Sequence[str]) -> int:
         from uncork.engine.worker import tune_job as trials  # noqa: PLC0415 - they import TensorFlow
 
         brief_and_faster(setattr)
-        trials.Walk = functools.partial(walk.Walk, road=ROADS[road])
+        trials.Tuner = functools.partial(walk.Tuner, optimizations=ROADS[road])
         return make(job, scratch, plan)
 
     child._of_mode = of_mode

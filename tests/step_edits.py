@@ -13,7 +13,7 @@ from keras import layers
 from uncork.core.documents.plan import Proof
 from uncork.core.edits.edit import Guarantee
 from uncork.engine.fit.fit_subject import FitSubject
-from uncork.training.variant import Version
+from uncork.training.variant import Variant
 
 BATCH = 32
 ROWS = 256
@@ -70,7 +70,7 @@ def subject_of(model: Any, folder: Path, data: Any = None) -> FitSubject:
     return FitSubject(model, given, 0, "train.py:9", str(folder))
 
 
-def proved(subject: FitSubject, version: Version, kind: Guarantee, budget_s: float = 20.0) -> Proof:
+def proved(subject: FitSubject, version: Variant, kind: Guarantee, budget_s: float = 20.0) -> Proof:
     """As the road asks: for bits first, where the step promises them."""
     found = subject.prove_step(version, kind, budget_s)
     if not found.passed and kind == "exact":

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from benchmarks.input.peers import PEERS, make, python_of
 from uncork.core.base.record import to_json
-from uncork.measure.machine.probe import probe
+from uncork.measure.machine.probe import probe_host
 
 _HERE: Final = Path(__file__).parent
 _CONTENDERS: Final = ("naive", "hand_tuned", "uncorked", *PEERS)
@@ -91,7 +91,7 @@ def _table(runs: dict[str, list[Run]]) -> str:
 def _record(runs: dict[str, list[Run]], table: str, options: argparse.Namespace) -> None:
     date = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
     path = _HERE.parent / "records" / f"input-{date}.json"
-    machine = json.loads(to_json(probe()))
+    machine = json.loads(to_json(probe_host()))
     kept = {"date": date, "machine": machine, "epochs": options.epochs, "runs": runs}
     path.write_text(json.dumps(kept, indent=1) + "\n")
     path.with_suffix(".md").write_text(f"# Photographs to batches, {date}\n\n{table}\n")

@@ -25,7 +25,7 @@ from benchmarks.introductions.stand_ins import FOLDERS, STORE, made
 from benchmarks.machine import machine
 from uncork.core.base.machine import Machine
 from uncork.core.base.record import Record, to_json, write_atomically
-from uncork.core.documents.plan import Plan, load
+from uncork.core.documents.plan import Plan, parse_plan
 
 _ROOT: Final = Path(__file__).parents[2]
 _RECORDS: Final = _ROOT / "benchmarks" / "records"
@@ -134,12 +134,12 @@ def _tuned(each: Introduction, work: Path, options: argparse.Namespace) -> Tuned
         return Tuned(
             script=each.name, trains=each.trains, seconds=seconds, error=f"code {code}: {last}"
         )
-    return _of_plan(each, load((work / "plan.json").read_bytes()), seconds)
+    return _of_plan(each, parse_plan((work / "plan.json").read_bytes()), seconds)
 
 
 def _of_plan(each: Introduction, plan: Plan, seconds: float) -> Tuned:
     causes = [finding.cause for finding in plan.before.findings]
-    kept = [step.name for step in plan.kept]
+    kept = [step.name for step in plan.accepted_steps]
     return Tuned(
         script=each.name,
         trains=each.trains,

@@ -11,7 +11,7 @@ from benchmarks.loops.losses import apart, printed
 from benchmarks.loops.scripts import Loop
 from benchmarks.truth.processes import run
 from uncork.core.base.record import Record
-from uncork.core.documents.plan import Plan, Speedup, load
+from uncork.core.documents.plan import Plan, Speedup, parse_plan
 
 _UNCORK: Final = (sys.executable, "-m", "uncork")
 _EPOCHS: Final = 3
@@ -76,8 +76,10 @@ def examine(loop: Loop, data: Path, work: Path, *, budget_s: float) -> Examined:
         cause=loop.cause,
         line=loop.line,
         named=tuple(_named(plan)) if plan else (),
-        kept=tuple(f"{step.name} ({step.guarantee})" for step in plan.kept) if plan else (),
-        speedup=plan.speedup if plan and plan.kept else None,
+        kept=tuple(f"{step.name} ({step.guarantee})" for step in plan.accepted_steps)
+        if plan
+        else (),
+        speedup=plan.speedup if plan and plan.accepted_steps else None,
         losses=losses,
         repeats=apart(losses, again),
         planned=apart(losses, under) if plan else None,
@@ -93,7 +95,7 @@ def _tuned(loop: Loop, data: Path, work: Path, budget_s: float, errors: list[str
     if done.exit_code != 0 or not file.exists():
         errors.append(f"tune: exit code {done.exit_code}: {done.errors}")
         return None
-    return load(file.read_bytes())
+    return parse_plan(file.read_bytes())
 
 
 def _losses(command: list[object], work: Path, errors: list[str]) -> tuple[float, ...]:

@@ -15,7 +15,7 @@ from benchmarks.truth.plain import Plain
 from benchmarks.truth.processes import run
 from uncork.core.base.measurement import Comparison, compare
 from uncork.core.base.record import Record, write_atomically
-from uncork.core.documents.plan import dump
+from uncork.core.documents.plan import serialize_plan
 
 # The first epoch of a script traces, fills buffers and caches.
 _TRIED_EPOCHS: Final = 4
@@ -70,7 +70,7 @@ def empty_plan(workload: Workload, data: Path, work: Path) -> Path:
     if plan is None:
         raise RuntimeError(f"diagnose: {'; '.join(found.errors)}")
     file = work / "plan.json"
-    write_atomically(file, dump(plan))
+    write_atomically(file, serialize_plan(plan))
     return file
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from uncork.capture.base.listener import PassThrough
+from uncork.capture.base.listener import PassThroughListener
 from uncork.capture.script import run_script
 
 
-class Watching(PassThrough):
+class Watching(PassThroughListener):
     """Every dataset and every layer remembers its line; loops and steps are looked for."""
 
     wants_source_lines = True

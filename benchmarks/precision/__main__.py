@@ -29,7 +29,7 @@ def main() -> int:
     from benchmarks.precision.ask import OF_PLANTED, ask_all  # noqa: PLC0415 - TensorFlow reads it
     from benchmarks.precision.models import MODELS, PLANTED  # noqa: PLC0415
     from benchmarks.precision.page import Answers, Precision, page  # noqa: PLC0415
-    from uncork.measure.machine.probe import probe  # noqa: PLC0415
+    from uncork.measure.machine.probe import probe_host  # noqa: PLC0415
 
     options = _options()
     every = (*MODELS, *PLANTED)
@@ -52,7 +52,7 @@ def main() -> int:
                 print(f"{name}, seed {seed}: kept {kept}", file=sys.stderr, flush=True)
             found.extend(from_json(file.read_bytes(), Answers).asked)
     today = datetime.date.today().isoformat()
-    record = Precision(date=today, sources=sources, machine=probe(), asked=tuple(found))
+    record = Precision(date=today, sources=sources, machine=probe_host(), asked=tuple(found))
     text = page(record)
     print(text)
     if options.record:

@@ -21,13 +21,13 @@ from benchmarks.precision.models import compiled
 from uncork.core.base.record import Record
 from uncork.core.edits.step import DtypePolicy
 from uncork.training.input.feed import Feed
-from uncork.training.precision.float32_layers import random_layers
-from uncork.training.run.replay import Recording, replay
+from uncork.training.precision.float32_layers import random_layer_names
+from uncork.training.run.replay import BatchRecording, run_replay
 from uncork.training.run.step_settings import StepSettings
-from uncork.training.state.arrays import Replay
-from uncork.training.state.snapshot import Snapshot, weights
-from uncork.verify.criteria.rounding import nudge
-from uncork.verify.provers.data_orders import Train, order_of, prove_over_orders
+from uncork.training.state.arrays import ReplayResult
+from uncork.training.state.snapshot import Snapshot, read_weights
+from uncork.verify.criteria.rounding import create_nudge
+from uncork.verify.provers.data_orders import TrainFunction, prove_over_orders, sample_order
 
 # As a tuning holds them.
 _BATCHES: Final = 64
@@ -82,41 +82,43 @@ class Asker:
     def __init__(self, model: Any, feed: Feed) -> None:
         self.model = model
         self._snapshot = Snapshot(model)
-        self._recording = Recording.of(feed, model, most=_BATCHES, max_bytes=_BYTES)
+        self._recording = BatchRecording.from_feed(
+            feed, model, max_batches=_BATCHES, max_bytes=_BYTES
+        )
         self._written = StepSettings(model)
-        self._kept: dict[tuple[int, ...], Replay] = {}
+        self._kept: dict[tuple[int, ...], ReplayResult] = {}
 
-    def under(self, settings: StepSettings) -> Train:
+    def under(self, settings: StepSettings) -> TrainFunction:
         """Trains under these settings, over the orders that the proof wants."""
         return lambda order, windows: self._run(settings, order, windows)
 
-    def nudged(self) -> Train:
+    def nudged(self) -> TrainFunction:
         """Trains as written, from weights moved by some units in the last place."""
         seeds = itertools.count()
         return lambda order, windows: self._run(
-            self._written, order, windows, disturb=nudge(next(seeds))
+            self._written, order, windows, disturb=create_nudge(next(seeds))
         )
 
-    def with_other_draws(self) -> Train:
+    def with_other_draws(self) -> TrainFunction:
         """Trains as written, but dropout and the like draw other numbers in each training."""
         seeds = itertools.count(1000)
         return lambda order, windows: self._run(
             self._written, order, windows, disturb=_reseeded(next(seeds))
         )
 
-    def in_other_orders(self) -> Train:
+    def in_other_orders(self) -> TrainFunction:
         """Trains as written, over orders of its own."""
         seeds, held = itertools.count(1000), len(self._recording.batches)
         return lambda order, windows: self._run(
-            self._written, order_of(held, len(order), next(seeds)), windows
+            self._written, sample_order(held, len(order), next(seeds)), windows
         )
 
-    def ask(self, candidate: Train, *, budget_s: float = _BUDGET_S) -> dict[str, Any]:
+    def ask(self, candidate: TrainFunction, *, budget_s: float = _BUDGET_S) -> dict[str, Any]:
         """What the proof says, and the facts that it does not tell."""
-        pairs: list[tuple[Replay, Replay]] = []
+        pairs: list[tuple[ReplayResult, ReplayResult]] = []
         steps = 0
 
-        def trained(order: list[int], windows: int) -> Replay:
+        def trained(order: list[int], windows: int) -> ReplayResult:
             nonlocal steps
             steps = len(order)
             pairs.append((self._original(order, windows), candidate(order, windows)))
@@ -124,9 +126,9 @@ class Asker:
 
         held = len(self._recording.batches)
         self._snapshot.restore()
-        start = Replay((), weights(self.model))
+        start = ReplayResult((), read_weights(self.model))
         proof = prove_over_orders(
-            self._original, trained, held=held, budget_s=budget_s, start=start
+            self._original, trained, batch_count=held, budget_s=budget_s, start=start
         )
         self._snapshot.restore()
         return {
@@ -137,7 +139,7 @@ class Asker:
             "bias": _bias(pairs),
         }
 
-    def _original(self, order: list[int], windows: int) -> Replay:
+    def _original(self, order: list[int], windows: int) -> ReplayResult:
         key = (windows, *order)
         if key not in self._kept:
             self._kept[key] = self._run(self._written, order, windows)
@@ -149,21 +151,21 @@ class Asker:
         order: list[int],
         windows: int,
         disturb: Callable[[Any], None] | None = None,
-    ) -> Replay:
+    ) -> ReplayResult:
         feed = self._recording.feed(order)
-        return replay(settings, self._snapshot, feed, windows=windows, disturb=disturb)
+        return run_replay(settings, self._snapshot, feed, windows=windows, disturb=disturb)
 
 
 def _sizes(
     name: str, harm: Callable[[Any], Harm], *sizes: float
-) -> dict[str, tuple[Kind, Callable[[Asker], Train]]]:
-    def of(size: float) -> Callable[[Asker], Train]:
+) -> dict[str, tuple[Kind, Callable[[Asker], TrainFunction]]]:
+    def of(size: float) -> Callable[[Asker], TrainFunction]:
         return lambda asker: asker.under(Harmed(asker.model, harm(size)))
 
     return {name.format(size): ("harm", of(size)) for size in sizes}
 
 
-CANDIDATES: Final[dict[str, tuple[Kind, Callable[[Asker], Train]]]] = {
+CANDIDATES: Final[dict[str, tuple[Kind, Callable[[Asker], TrainFunction]]]] = {
     "float32 again": ("same", lambda a: a.under(StepSettings(a.model))),
     "float32, last bits nudged": ("same", Asker.nudged),
     OTHER_DRAWS: ("same", Asker.with_other_draws),
@@ -206,12 +208,12 @@ def _reseeded(seed: int) -> Callable[[Any], None]:
 
 
 def _policy(asker: Asker, policy: Any, keep: tuple[str, ...] | None = None) -> StepSettings:
-    kept = random_layers(asker.model) if keep is None else keep
-    return StepSettings(asker.model, (DtypePolicy(policy=policy, keep=kept),))
+    kept = random_layer_names(asker.model) if keep is None else keep
+    return StepSettings(asker.model, (DtypePolicy(policy=policy, float32_layers=kept),))
 
 
-def _bias(pairs: list[tuple[Replay, Replay]]) -> float | None:
-    if not all(run.finite for pair in pairs for run in pair):
+def _bias(pairs: list[tuple[ReplayResult, ReplayResult]]) -> float | None:
+    if not all(run.is_finite for pair in pairs for run in pair):
         return None
     base, other = ([run.losses[-1] for run in runs] for runs in zip(*pairs, strict=True))
     noise = statistics.stdev(base)

@@ -31,10 +31,10 @@ from uncork.core.edits.step import (
     StepEdit,
     StepsPerExecution,
 )
-from uncork.measure.benchmark.interleave import Block, in_turn, summarize
-from uncork.measure.machine.probe import probe
-from uncork.pipeline.ir.tree import read
-from uncork.pipeline.transforms.apply import apply
+from uncork.measure.benchmark.interleave import Block, measure_blocks_interleaved, summarize
+from uncork.measure.machine.probe import probe_host
+from uncork.pipeline.ir.tree import read_pipeline
+from uncork.pipeline.transforms.apply import apply_edit
 from uncork.training.input.feed import Feed
 from uncork.training.run.fit_runner import FitRunner
 from uncork.training.run.step_settings import StepSettings
@@ -78,7 +78,7 @@ def main() -> int:
     options = parser.parse_args()
     chosen = [name for name in MODELS if name.startswith(options.only)]
     found = {name: _measured(name, options.rounds, options.rows) for name in chosen}
-    machine = probe()
+    machine = probe_host()
     text = _page(found, options, f"{machine.cpu_model}, {machine.cpus:g} cores")
     print(text)
     if options.record:
@@ -90,20 +90,22 @@ def _measured(name: str, rounds: int, rows: int) -> dict[str, list[Block]]:
     model, x, y = compiled(name, rows)
     slices = tf.data.Dataset.from_tensor_slices((x, y))
     data = slices.shuffle(len(x)).batch(BATCH).prefetch(tf.data.AUTOTUNE)
-    feed, snapshot = Feed.of({"x": data}), Snapshot(model)
+    feed, snapshot = Feed.from_arguments({"x": data}), Snapshot(model)
     runners: dict[str, Any] = {
         lever: FitRunner(StepSettings(model, edits), feed, snapshot, float(BATCH))
         for lever, edits in _LEVERS.items()
     }
-    pipeline = read(data)
-    untuned = apply(pipeline, AutotuneOff(expects=pipeline.digest)).dataset
+    pipeline = read_pipeline(data)
+    untuned = apply_edit(pipeline, AutotuneOff(expected_digest=pipeline.digest)).dataset
     for way, edits in _TUNER_OFF.items():
         settings = StepSettings(model, edits)
-        runners[way] = FitRunner(settings, Feed.of({"x": untuned}), snapshot, float(BATCH))
-    arrays = Feed.of({"x": x, "y": y, "batch_size": BATCH})
+        runners[way] = FitRunner(
+            settings, Feed.from_arguments({"x": untuned}), snapshot, float(BATCH)
+        )
+    arrays = Feed.from_arguments({"x": x, "y": y, "batch_size": BATCH})
     runners["arrays"] = FitRunner(StepSettings(model), arrays, snapshot, float(BATCH))
     for way, edits in _OF_ARRAYS.items():
-        fed = arrays.read_in_one_thread()
+        fed = arrays.with_single_threaded_arrays()
         runners[way] = FitRunner(StepSettings(model, edits), fed, snapshot, float(BATCH))
     for way, fused in _BY_HAND.items():
         runners[way] = WholeEpoch(model, x, y, fused=fused)
@@ -111,7 +113,7 @@ def _measured(name: str, rounds: int, rows: int) -> dict[str, list[Block]]:
     try:
         for runner in runners.values():
             runner.prime()
-        found = in_turn(list(runners.values()), block_s=_BLOCK_S, rounds=rounds)
+        found = measure_blocks_interleaved(list(runners.values()), block_s=_BLOCK_S, rounds=rounds)
     finally:
         on_jax.close()
     print(f"{name}: {_speed(found[0]):,.0f} samples/s", file=sys.stderr, flush=True)

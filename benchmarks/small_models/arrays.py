@@ -23,8 +23,8 @@ import tensorflow as tf
 from uncork.core.base.measurement import compare
 from uncork.core.base.record import to_json
 from uncork.core.edits.step import StepsPerExecution
-from uncork.measure.benchmark.interleave import in_turn, summarize
-from uncork.measure.machine.probe import probe
+from uncork.measure.benchmark.interleave import measure_blocks_interleaved, summarize
+from uncork.measure.machine.probe import probe_host
 from uncork.training.input.feed import Feed
 from uncork.training.run.fit_runner import FitRunner
 from uncork.training.run.step_settings import StepSettings
@@ -79,7 +79,7 @@ def main() -> int:
         }
         for name in KINDS
     }
-    machine = probe()
+    machine = probe_host()
     text = _page(found, options.rounds, f"{machine.cpu_model}, {machine.cpus:g} cores")
     print(text)
     if options.record:
@@ -94,13 +94,13 @@ def _measured(name: str, edits: Any, rounds: int) -> dict[str, list[float]]:
     made, layers, size = KINDS[name]
     x = made()
     y = np.arange(len(x)) % _CLASSES
-    as_given = Feed.of({"x": x, "y": y, "batch_size": size})
+    as_given = Feed.from_arguments({"x": x, "y": y, "batch_size": size})
     one = tf.data.Dataset.from_tensors((x[:size], y[:size])).repeat(len(x) // size)
-    feeds = (as_given, as_given.read_in_one_thread(), Feed.of({"x": one}))
+    feeds = (as_given, as_given.with_single_threaded_arrays(), Feed.from_arguments({"x": one}))
     runners = [_runner(x, layers(), edits, feed, size) for feed in feeds]
     for runner in runners:
         runner.prime()
-    blocks = in_turn(runners, block_s=_BLOCK_S, rounds=rounds)
+    blocks = measure_blocks_interleaved(runners, block_s=_BLOCK_S, rounds=rounds)
     print(f"{name}: {summarize(blocks[0]).samples_per_s:,.0f}/s", file=sys.stderr, flush=True)
     return {
         way: [block.samples_per_s for block in of_way]

@@ -54,14 +54,16 @@ def main(name: str, rows: int) -> int:
     import tensorflow as tf  # noqa: PLC0415 - the backend is chosen by then
 
     from benchmarks.small_models.models import BATCH, compiled  # noqa: PLC0415
-    from uncork.training.run.timed_fit import timed_fit  # noqa: PLC0415
+    from uncork.training.run.timed_fit import time_fit  # noqa: PLC0415
 
     model, x, y = compiled(name, rows)
     slices = tf.data.Dataset.from_tensor_slices((x, y))
     data: Any = slices.shuffle(len(x)).batch(BATCH).prefetch(tf.data.AUTOTUNE)
     for line in sys.stdin:
         given = {"x": data, "shuffle": False}
-        found = timed_fit(model.fit, given, samples=float(BATCH), blocks=1, block_s=float(line))
+        found = time_fit(
+            model.fit, given, samples_per_step=float(BATCH), block_count=1, block_s=float(line)
+        )
         (block,) = found.blocks
         told = {"steps": block.steps, "samples": block.samples, "wall_s": block.wall_s}
         print(json.dumps({**told, "cpu_s": block.cpu_s, "warmup_s": 0.0}), flush=True)

@@ -21,7 +21,7 @@ from benchmarks.truth.page import page
 from benchmarks.truth.plain import Plain, train
 from uncork import __version__
 from uncork.core.base.record import Record, digest, from_json, replace, to_json, write_atomically
-from uncork.core.documents.plan import dump
+from uncork.core.documents.plan import serialize_plan
 
 _HERE: Final = Path(__file__).parent
 _SOURCES: Final = Path(__file__).parents[2] / "src" / "uncork"
@@ -99,7 +99,7 @@ def _examine(workload: Workload, plain: Plain, file: Path, data: Path, *, tune: 
     with tempfile.TemporaryDirectory(prefix="uncork-truth-") as work:
         found, plan = examine(workload, plain, data, Path(work), tune=tune)
     if plan is not None:
-        write_atomically(_plan(file), dump(plan))
+        write_atomically(_plan(file), serialize_plan(plan))
     write_atomically(file, to_json(found))
     return found
 

@@ -13,9 +13,9 @@ from benchmarks.truth.plain import SHOWN_EPOCHS, Effect, Plain, effect, ratio
 from benchmarks.truth.processes import run
 from uncork.core.base.record import Record, from_json, replace
 from uncork.core.documents.diagnosis import Diagnosis, WorkloadDiagnosis
-from uncork.core.documents.job import Result
-from uncork.core.documents.plan import Plan, Policy, load
-from uncork.engine.commands.tune import plan_of
+from uncork.core.documents.job import JobResult
+from uncork.core.documents.plan import Plan, Policy, parse_plan
+from uncork.engine.commands.tune import create_plan
 
 _DIAGNOSE_S: Final = 6
 # As users tune who say nothing of the time: that, and the confirmation that goes beyond it.
@@ -169,7 +169,7 @@ def examine(
     errors = list(plain.errors)
     if tune:
         plan = _tuned(workload, data, work, errors)
-        result = Result(machine=plan.machine, before=plan.before) if plan else None
+        result = JobResult(machine=plan.machine, before=plan.before) if plan else None
     else:
         plan = None
         result = _diagnosed(workload, data, work, errors)
@@ -192,7 +192,7 @@ def examine(
         errors=tuple(errors),
         wall_s=plain.wall_s + time.perf_counter() - begin,
     )
-    return found, plan_of(result, str(workload.script), Policy()) if result else None
+    return found, create_plan(result, str(workload.script), Policy()) if result else None
 
 
 def capture(workload: Workload, found: Examined, plan: Path, data: Path, work: Path) -> Examined:
@@ -207,7 +207,7 @@ def capture(workload: Workload, found: Examined, plan: Path, data: Path, work: P
     return replace(found, captured=changed, wall_s=found.wall_s + time.perf_counter() - begin)
 
 
-def _diagnosed(workload: Workload, data: Path, work: Path, errors: list[str]) -> Result | None:
+def _diagnosed(workload: Workload, data: Path, work: Path, errors: list[str]) -> JobResult | None:
     options = ("--json", "found.json", "--report", "found.html", "--budget", _DIAGNOSE_S, "--quiet")
     done = run([*_UNCORK, "diagnose", *options, workload.script, data], work / "diagnose")
     file = work / "diagnose" / "found.json"
@@ -215,7 +215,7 @@ def _diagnosed(workload: Workload, data: Path, work: Path, errors: list[str]) ->
         errors.append(f"diagnose: exit code {done.exit_code}: {done.errors}")
         return None
     diagnosis = from_json(file.read_bytes(), Diagnosis)
-    return Result(machine=diagnosis.machine, before=diagnosis.workloads[0])
+    return JobResult(machine=diagnosis.machine, before=diagnosis.workloads[0])
 
 
 def _differences(one: Effect | None, other: Effect) -> Iterator[str]:
@@ -235,13 +235,13 @@ def _tuned(workload: Workload, data: Path, work: Path, errors: list[str]) -> Pla
     if done.exit_code != 0 or not file.exists():
         errors.append(f"tune: exit code {done.exit_code}: {done.errors}")
         return None
-    return load(file.read_bytes())
+    return parse_plan(file.read_bytes())
 
 
 def _what_tuning_made(plan: Plan) -> Tuned:
     return Tuned(
-        gain=plan.speedup.ratio if plan.kept else 1.0,
-        low=plan.speedup.low if plan.kept else 1.0,
+        gain=plan.speedup.ratio if plan.accepted_steps else 1.0,
+        low=plan.speedup.low if plan.accepted_steps else 1.0,
         steps=tuple(_tried(plan)),
         wall_s=plan.tuning_cost_s,
     )

@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from benchmarks.truth.catalog import Workload
 from uncork.core.base.record import replace, write_atomically
-from uncork.measure.machine.devices import native_bfloat16
+from uncork.measure.machine.devices import has_native_bfloat16
 
 _LOW: Final = '"mixed_bfloat16"'
 _FULL: Final = '"float32"'
@@ -31,7 +31,7 @@ _ROUNDS: Final = 9
 
 def fast_bfloat16() -> bool:
     """Whether a product of two matrices is faster in bfloat16 than in float32, both timed."""
-    return bool(native_bfloat16()) and _product_s("bfloat16") < _product_s("float32")
+    return bool(has_native_bfloat16()) and _product_s("bfloat16") < _product_s("float32")
 
 
 def _product_s(dtype: str) -> float:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from uncork.core.base.version import __version__
-from uncork.pycode.frames.dataset_lines import remember_lines_if_there
+from uncork.pycode.frames.dataset_lines import record_lines_if_imported
 
 if TYPE_CHECKING:
     from uncork.api.functions import diagnose, explain, fit, optimize, tune
@@ -38,4 +38,4 @@ def __getattr__(name: str) -> Any:
 
 
 # Whoever imports TensorFlow first, as most do, has the lines of all datasets that follow explained.
-remember_lines_if_there()
+record_lines_if_imported()

@@ -20,26 +20,26 @@ from records import plan as planned
 from running import environment
 from short_worker import brief_and_faster
 from uncork.api import functions as api
-from uncork.api.display import Shown
+from uncork.api.display import Displayable
 from uncork.core.base.errors import NothingToMeasure, PlanRefused, WrongUse
 from uncork.core.base.record import replace
-from uncork.core.documents.plan import Plan, Policy, dump
+from uncork.core.documents.plan import Plan, Policy, serialize_plan
 from uncork.core.edits.pipeline import DiskCache, Prefetch
 from uncork.core.edits.step import JitCompile, LargerBatch, StepsPerExecution
 from uncork.engine.apply.batch_schedule import is_resumed
-from uncork.engine.apply.plan_listener import Running
+from uncork.engine.apply.plan_listener import PlanListener
 from uncork.engine.fit.fit_subject import FitSubject
-from uncork.optimizations.order import ROAD
-from uncork.pipeline.ir.cache_files import leave
-from uncork.pipeline.ir.tree import read
-from uncork.pipeline.transforms.disk_cache import files_complete
+from uncork.optimizations.order import OPTIMIZATIONS
+from uncork.pipeline.ir.cache_files import remove_process_folder
+from uncork.pipeline.ir.tree import read_pipeline
+from uncork.pipeline.transforms.disk_cache import has_complete_disk_caches
 
 pytestmark = pytest.mark.slow
 
 DRAW = np.random.default_rng(5)
 X = DRAW.random((256, 16)).astype("float32")
 Y = (X[:, 0] > 0.5).astype("int64")
-QUICK = Policy(loosest="exact", budget_s=40.0)
+QUICK = Policy(loosest_guarantee="exact", budget_s=40.0)
 
 
 def mlp() -> keras.Model:
@@ -76,7 +76,7 @@ def state(model: keras.Model) -> list[bytes]:
 
 
 @pytest.fixture(scope="module")
-def tuned() -> tuple[keras.Model, list[bytes], Shown[Plan]]:
+def tuned() -> tuple[keras.Model, list[bytes], Displayable[Plan]]:
     model = mlp()
     before = state(model)
     return model, before, uncork.tune(model, dataset(), policy=QUICK, quiet=True)
@@ -90,7 +90,7 @@ def test_tuning_leaves_the_model_as_it_was(tuned) -> None:
 
 def test_every_kept_step_is_proved(tuned) -> None:
     plan = tuned[2].record
-    assert len(plan.steps) == len(ROAD)
+    assert len(plan.steps) == len(OPTIMIZATIONS)
     assert all(step.proof.passed and step.proof.kind == "exact" for step in plan.kept)
 
 
@@ -114,15 +114,15 @@ def test_callbacks_and_validation_of_a_living_process_are_left_alone(tmp_path):
     for ends_here in (False, True):
         arguments = {"x": x, "y": y, "callbacks": [Counting()], "validation_data": (x, y)}
         subject = FitSubject(model, arguments, 0, "a.py:1", str(tmp_path))
-        subject.ends_here = ends_here
-        assert bool(subject.callbacks()) is ends_here
-        assert (subject.validation(None, 0.1) is not None) is ends_here
+        subject.ends_process = ends_here
+        assert bool(subject.measure_callbacks()) is ends_here
+        assert (subject.measure_validation(None, 0.1) is not None) is ends_here
         assert bool(Counting.batches) is ends_here
 
 
 def test_training_with_the_plan_is_training_as_written(tuned, tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
-    path.write_bytes(dump(tuned[2].record))
+    path.write_bytes(serialize_plan(tuned[2].record))
     trained = []
     for plan in (None, tuned[2], path):
         model, data = mlp(), dataset()
@@ -139,7 +139,7 @@ def test_a_plan_for_another_model_is_refused_before_anything_is_trained(tuned) -
     """Whatever was kept on this machine: the plan in hand has one edit, for the tuned pipeline."""
     record = tuned[2].record
     kept = next(step for step in STEPS if step.outcome == "kept")
-    edit = Prefetch(expects=record.before.workload.pipeline)
+    edit = Prefetch(expected_digest=record.before.workload.pipeline)
     plan = replace(record, steps=(replace(kept, edits=(edit,)),))
     model = mlp()
     before = state(model)
@@ -160,7 +160,7 @@ def test_diagnosis_of_arrays_leaves_the_model_as_it_was() -> None:
     before = state(model)
     (found,) = uncork.diagnose(model, (X, Y), batch_size=16, budget=2, quiet=True).record.workloads
     assert state(model) == before
-    assert found.workload.data == "numpy"
+    assert found.workload.data_kind == "numpy"
     assert "test_api.py:" in found.workload.at
 
 
@@ -201,12 +201,15 @@ def found_best(monkeypatch, *edits):
 def test_what_is_kept_in_files_is_there_when_it_is_handed_over(monkeypatch, tmp_path) -> None:
     data = dataset()
     found_best(
-        monkeypatch, DiskCache(stage=0, expects=read(data).digest, bytes=1, folder=str(tmp_path))
+        monkeypatch,
+        DiskCache(
+            stage=0, expected_digest=read_pipeline(data).digest, size_bytes=1, folder=str(tmp_path)
+        ),
     )
     kept = uncork.optimize(data, disk_cache=tmp_path, quiet=True)
-    assert files_complete(read(kept))
-    assert "cache" in [node.kind for node in read(kept).stages]
-    leave(str(tmp_path))
+    assert has_complete_disk_caches(read_pipeline(kept))
+    assert "cache" in [node.kind for node in read_pipeline(kept).stages]
+    remove_process_folder(str(tmp_path))
     assert not list(tmp_path.iterdir())
 
 
@@ -216,12 +219,15 @@ def test_a_dataset_whose_files_cannot_be_filled_stays_as_it_is(monkeypatch, tmp_
             return tf.identity(number)
 
     data = tf.data.Dataset.range(100).map(lambda number: tf.cast(number, tf.int32)).map(failing)
-    found_best(monkeypatch, DiskCache(stage=2, expects=read(data).digest, folder=str(tmp_path)))
+    found_best(
+        monkeypatch,
+        DiskCache(stage=2, expected_digest=read_pipeline(data).digest, folder=str(tmp_path)),
+    )
     assert uncork.optimize(data, disk_cache=tmp_path, quiet=True) is data
     told = capsys.readouterr().err
     assert "stays as it is" in told
     assert "too large" in told
-    leave(str(tmp_path))
+    remove_process_folder(str(tmp_path))
 
 
 def test_a_dataset_with_nothing_to_gain_is_given_back() -> None:
@@ -318,12 +324,14 @@ def test_another_plan_for_the_same_model_is_another_step() -> None:
     call = SimpleNamespace(at="train.py:9", arguments={}, model=mlp())
     steps = [StepsPerExecution(steps=2)], [StepsPerExecution(steps=4), JitCompile()]
     first, second = (
-        replace(planned(), steps=tuple(replace(planned().kept[0], edits=(e,)) for e in edits))
+        replace(
+            planned(), steps=tuple(replace(planned().accepted_steps[0], edits=(e,)) for e in edits)
+        )
         for edits in steps
     )
-    step = Running(first, strict=True)._planned(call)
-    assert Running(first, strict=True)._planned(call) is step
-    other = Running(second, strict=True)._planned(call)
+    step = PlanListener(first, strict=True)._planned(call)
+    assert PlanListener(first, strict=True)._planned(call) is step
+    other = PlanListener(second, strict=True)._planned(call)
     assert other is not step
     assert other.edits == second.step_edits != step.edits
 
@@ -334,7 +342,10 @@ def test_another_plan_for_the_same_model_is_another_step() -> None:
 def test_a_training_that_goes_on_is_told_from_one_that_goes_on_otherwise(epoch, of_larger, resumed):
     """By its steps: four of the script's count as one under the plan."""
     steps = planned().before.workload.steps_per_epoch
-    larger = replace(planned().kept[0], edits=(LargerBatch(times=4, rate=2.0),))
+    larger = replace(
+        planned().accepted_steps[0],
+        edits=(LargerBatch(batch_multiplier=4, learning_rate_multiplier=2.0),),
+    )
     call = SimpleNamespace(at="train.py:9", arguments={"initial_epoch": epoch}, model=mlp())
     call.model.optimizer.iterations.assign(of_larger * -(-steps // 4))
     assert is_resumed(replace(planned(), steps=(larger,)), call) is resumed

@@ -8,15 +8,15 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from uncork.capture.base.listener import FitCall, LoopCall, PassThrough
+from uncork.capture.base.listener import FitCall, LoopCall, PassThroughListener
 from uncork.capture.base.stop import StopScript
-from uncork.capture.sandbox.held_saves import HeldSaves, hold_saves
+from uncork.capture.sandbox.held_saves import SuppressedSaves, suppress_saves
 from uncork.capture.script import run_script
 from uncork.core.base import exit_codes
 from uncork.core.base.errors import PlanRefused, ScriptFailed, UncorkError
 
 
-class Telling(PassThrough):
+class Telling(PassThroughListener):
     """Names each training call on stdout."""
 
     def fit(self, call: FitCall):
@@ -28,7 +28,7 @@ class Telling(PassThrough):
         return super().loop(call, first)
 
 
-class Stopping(PassThrough):
+class Stopping(PassThroughListener):
     """Ends the script at its first training call."""
 
     def fit(self, call: FitCall):
@@ -40,20 +40,20 @@ class Stopping(PassThrough):
         raise StopScript
 
 
-class Refusing(PassThrough):
+class Refusing(PassThroughListener):
     def fit(self, call: FitCall):
         raise PlanRefused("the plan does not fit")
 
 
-LISTENERS = {"pass": PassThrough, "tell": Telling, "stop": Stopping, "refuse": Refusing}
+LISTENERS = {"pass": PassThroughListener, "tell": Telling, "stop": Stopping, "refuse": Refusing}
 
 
 def main() -> int:
     kind, script, *args = sys.argv[1:]
     try:
         if kind == "hold":
-            with hold_saves() as saves:
-                run_script(Path(script), args, PassThrough())
+            with suppress_saves() as saves:
+                run_script(Path(script), args, PassThroughListener())
             tell(saves)
         else:
             run_script(Path(script), args, LISTENERS[kind]())
@@ -67,8 +67,8 @@ def main() -> int:
     return exit_codes.DONE
 
 
-def tell(saves: HeldSaves) -> None:
-    for name, count in sorted(saves.held.items()):
+def tell(saves: SuppressedSaves) -> None:
+    for name, count in sorted(saves.counts.items()):
         print(f"<held {name} x{count}>")
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from uncork.capture.base.listener import FitCall, LoopCall, PassThrough, StepCall
+from uncork.capture.base.listener import FitCall, LoopCall, PassThroughListener, StepCall
 
 
 def line(offset: int = 0) -> int:
@@ -15,7 +15,7 @@ def line(offset: int = 0) -> int:
     return sys._getframe(1).f_lineno + offset
 
 
-class Recorder(PassThrough):
+class Recorder(PassThroughListener):
     """Remembers what it is told."""
 
     def __init__(self) -> None:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.capture.script import show
-from uncork.pycode.syntax.removed_apis import instead
+from uncork.capture.script import print_traceback
+from uncork.pycode.syntax.removed_apis import suggest_replacement
 
 RANGE = tf.data.Dataset.range(4)
 X, Y = np.zeros((4, 2), "float32"), np.zeros((4, 1), "float32")
@@ -124,7 +124,7 @@ def test_what_is_gone_and_what_takes_its_place(name):
     gone, now, told = GONE[name]
     with pytest.raises(Exception) as failed:  # noqa: PT011 - of several kinds
         gone()
-    assert told in instead(str(failed.value))
+    assert told in suggest_replacement(str(failed.value))
     now()
 
 
@@ -138,7 +138,7 @@ def test_it_is_told_in_a_compiled_step_too():
 
     with pytest.raises(AttributeError) as failed:
         step(tf.constant(1.0))
-    assert "scale_loss" in instead(str(failed.value))
+    assert "scale_loss" in suggest_replacement(str(failed.value))
 
 
 @pytest.mark.parametrize(
@@ -151,13 +151,13 @@ def test_it_is_told_in_a_compiled_step_too():
     ],
 )
 def test_of_other_errors_nothing_is_said(error):
-    assert instead(error) == ""
+    assert suggest_replacement(error) == ""
 
 
 def test_where_there_is_a_patch_it_is_told_what_to_type(capsys):
     with pytest.raises(AttributeError) as failed:
         scaling().get_scaled_loss(1.0)
-    show(failed.value, "my train.py")
+    print_traceback(failed.value, "my train.py")
     told = capsys.readouterr().err.rstrip().splitlines()[-1]
     assert told.endswith("optimizer.scale_loss(loss); as a patch: uncork diff 'my train.py'")
 

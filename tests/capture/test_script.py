@@ -156,13 +156,13 @@ def test_imports_nothing_the_script_does_not(write, uncork):
 
 
 def test_error_in_uncork_is_not_blamed_on_the_script():
-    from uncork.capture.base.stop import Stops  # noqa: PLC0415
-    from uncork.pycode.frames.training_line import strip  # noqa: PLC0415
+    from uncork.capture.base.stop import ScriptStopper  # noqa: PLC0415
+    from uncork.pycode.frames.training_line import strip_uncork_frames  # noqa: PLC0415
 
     try:
-        Stops().guarded(None)  # type: ignore[arg-type]
+        ScriptStopper().run_guarded(None)  # type: ignore[arg-type]
     except TypeError as error:
-        strip(error)
+        strip_uncork_frames(error)
         files = []
         traceback = error.__traceback__
         while traceback:

@@ -11,7 +11,7 @@ from uncork.cli import diff as patching
 from uncork.cli.main import main
 from uncork.core.base import exit_codes
 from uncork.core.base.record import digest, replace
-from uncork.core.documents.plan import dump
+from uncork.core.documents.plan import serialize_plan
 from uncork.core.edits.step import FlatUpdates, JitCompile
 from uncork.engine.commands import diff as patches
 from uncork.engine.process.worker_process import Script
@@ -23,8 +23,8 @@ OLD = "strategy.experimental_run_v2(step)\n"
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A script, and a plan of which one step can be written into it."""
-    work = replace(WORKLOAD, at="train.py:2", step_at="train.py:1")
-    kept = plan().kept[0]
+    work = replace(WORKLOAD, at="train.py:2", step_setup_at="train.py:1")
+    kept = plan().accepted_steps[0]
     steps = (
         replace(kept, name="jit_compile", edits=(JitCompile(),)),
         replace(kept, name="flat_updates", edits=(FlatUpdates(),), source_edit=""),
@@ -32,7 +32,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     made = plan(
         script_digest=digest(TEXT), before=replace(plan().before, workload=work), steps=steps
     )
-    (tmp_path / "plan.json").write_bytes(dump(made))
+    (tmp_path / "plan.json").write_bytes(serialize_plan(made))
     (tmp_path / "train.py").write_bytes(TEXT)
     (tmp_path / "old.py").write_text(OLD)
     monkeypatch.chdir(tmp_path)
@@ -76,7 +76,7 @@ def test_with_check_the_script_s_arguments_are_handed_on(
         checked.append(script)
         return ("jit_compile",)
 
-    monkeypatch.setattr(patches, "check", check)
+    monkeypatch.setattr(patches, "check_patch", check)
     assert main(["diff", "--check", "plan.json", "photos", "--epochs", "3"]) == exit_codes.DONE
     assert str(checked[0]) == "train.py photos --epochs 3"
     said = capsys.readouterr().err

@@ -15,16 +15,16 @@ from records import diagnosis, empty_plan, plan
 from uncork import __version__
 from uncork.cli import verbs
 from uncork.cli.main import main
-from uncork.cli.parser import parser
+from uncork.cli.parser import build_parser
 from uncork.core.base import exit_codes
 from uncork.core.base.record import to_json
-from uncork.core.documents.plan import SCHEMA, dump, load
+from uncork.core.documents.plan import PLAN_SCHEMA, parse_plan, serialize_plan
 
 
 @pytest.fixture
 def saved(tmp_path: Path) -> Path:
     """A folder with a plan and a diagnosis."""
-    (tmp_path / "plan.json").write_bytes(dump(plan()))
+    (tmp_path / "plan.json").write_bytes(serialize_plan(plan()))
     (tmp_path / "diagnosis.json").write_bytes(to_json(diagnosis()))
     return tmp_path
 
@@ -147,7 +147,7 @@ def test_a_plan_of_an_older_format_is_not_called_edited(
     saved: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = (saved / "plan.json").read_text()
-    (saved / "old.json").write_text(text.replace(f'"schema": {SCHEMA}', '"schema": 1', 1))
+    (saved / "old.json").write_text(text.replace(f'"schema": {PLAN_SCHEMA}', '"schema": 1', 1))
     (saved / "train.py").write_text("raise SystemExit('must not be started')")
     code = main(["run", "--plan", str(saved / "old.json"), str(saved / "train.py")])
     assert code == exit_codes.WRONG_USE
@@ -211,7 +211,7 @@ def test_a_reader_that_stops_reading_costs_nothing(
     nowhere = (tmp_path / "out").open("w")  # main leads it away
     monkeypatch.setattr(sys, "stdout", nowhere)
     assert main(["tune", "train.py"]) == exit_codes.DONE
-    assert load((tmp_path / "plan.json").read_bytes()).kept == ()
+    assert parse_plan((tmp_path / "plan.json").read_bytes()).accepted_steps == ()
     assert (tmp_path / "report.html").exists()
 
 
@@ -287,19 +287,19 @@ def test_what_another_version_wrote_is_replaced(
     monkeypatch.chdir(saved)
     monkeypatch.setattr(verbs.verbs, "tune", lambda *_, **__: (empty_plan(), False))
     assert main(["tune", "train.py"]) == exit_codes.DONE
-    assert load((saved / "plan.json").read_bytes()).schema == SCHEMA
+    assert parse_plan((saved / "plan.json").read_bytes()).schema == PLAN_SCHEMA
 
 
 def test_what_stands_behind_a_script_is_the_script_s() -> None:
     for verb in ("run", "tune", "diagnose"):
-        options = parser().parse_args([verb, "train.py", "--", "-x", "--plan", "p"])
+        options = build_parser().parse_args([verb, "train.py", "--", "-x", "--plan", "p"])
         assert (options.script, options.args) == ("train.py", ["--", "-x", "--plan", "p"])
-        options = parser().parse_args([verb, "--", "-odd.py", "-x"])
+        options = build_parser().parse_args([verb, "--", "-odd.py", "-x"])
         assert (options.script, options.args) == ("-odd.py", ["-x"])
     with pytest.raises(SystemExit):
-        parser().parse_args(["run", "--"])
+        build_parser().parse_args(["run", "--"])
     with pytest.raises(SystemExit):
-        parser().parse_args(["run"])
+        build_parser().parse_args(["run"])
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
@@ -333,8 +333,8 @@ def test_a_tuning_that_is_not_complete_stands_beside_an_earlier_one(
     monkeypatch.setattr(verbs.verbs, "tune", lambda *_, **__: (part, exit_codes.INTERRUPTED))
     assert main(["tune", "--quiet", "train.py"]) == exit_codes.INTERRUPTED
     assert (saved / "plan.json").read_bytes() == earlier
-    assert load((saved / "plan.partial.json").read_bytes()).notes == ("interrupted",)
+    assert parse_plan((saved / "plan.partial.json").read_bytes()).notes == ("interrupted",)
     assert "plan.json is as it was" in capsys.readouterr().out
     (saved / "plan.json").unlink()
     assert main(["tune", "--quiet", "train.py"]) == exit_codes.INTERRUPTED
-    assert load((saved / "plan.json").read_bytes()).notes == ("interrupted",)
+    assert parse_plan((saved / "plan.json").read_bytes()).notes == ("interrupted",)

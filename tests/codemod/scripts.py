@@ -6,12 +6,12 @@ from textwrap import dedent
 from typing import Any
 
 from records import STEPS, WORKLOAD, plan, stage, workload_diagnosis
-from uncork.codemod.plan.plan_patch import patch_of_plan
+from uncork.codemod.plan.plan_patch import build_plan_patch
 from uncork.codemod.syntax.patch import Patch
 from uncork.core.base.record import replace
 from uncork.core.documents.plan import Plan
 from uncork.core.edits.edit import Edit
-from uncork.core.evidence.stage import Buffer, CachePoint, Stage
+from uncork.core.evidence.stage import CachePoint, ShuffleBuffer, Stage
 
 KEPT = next(step for step in STEPS if step.outcome == "kept")
 
@@ -65,7 +65,7 @@ def at(text: str, what: str) -> str:
 
 def of_fit(text: str, *edits: Edit | tuple[Edit, ...], **workload: Any) -> Plan:
     """A plan for the one ``fit`` of a script; each edit, or several, is a step of its own."""
-    known = {"step_at": at(text, ".compile("), **workload}
+    known = {"step_setup_at": at(text, ".compile("), **workload}
     if "at" not in known:
         known["at"] = at(text, ".fit(")
     before = workload_diagnosis(workload=replace(WORKLOAD, **known), stages=stages(text))
@@ -77,8 +77,8 @@ def of_loop(text: str, *edits: Edit, **workload: Any) -> Plan:
         "kind": "custom_loop",
         "model": None,
         "at": at(text, "in enumerate("),
-        "called_at": at(text, "        train_step(x)"),
-        "step_at": None,
+        "step_call_at": at(text, "        train_step(x)"),
+        "step_setup_at": None,
         **workload,
     }
     before = workload_diagnosis(workload=replace(WORKLOAD, **known), stages=())
@@ -103,7 +103,9 @@ def stages(text: str) -> tuple[Stage, ...]:
             i,
             kind,
             at=at(text, f".{kind}("),
-            buffer=Buffer(elements=9, of=99, maps=(1,), bytes_per_element=8),
+            shuffle_buffer=ShuffleBuffer(
+                element_count=9, elements_per_pass=99, movable_maps=(1,), bytes_per_element=8
+            ),
             **kinds[kind],
         )
         for i, kind in enumerate(found)
@@ -112,14 +114,16 @@ def stages(text: str) -> tuple[Stage, ...]:
 
 def with_point(made: Plan, number: int, below: tuple[str, ...]) -> Plan:
     """A plan whose stage has a place for a cache below others."""
-    point = CachePoint(elements=9, memory_bytes=72, saved_cpu_s_per_step=0.1, below=below)
+    point = CachePoint(
+        element_count=9, memory_bytes=72, saved_cpu_s_per_step=0.1, placed_before=below
+    )
     changed = list(made.before.stages)
     changed[number] = replace(changed[number], cache_point=point)
     return replace(made, before=replace(made.before, stages=tuple(changed)))
 
 
 def patched(text: str, made: Plan) -> Patch:
-    return patch_of_plan(made, text.encode(), "train.py")
+    return build_plan_patch(made, text.encode(), "train.py")
 
 
 def lines(patch: Patch) -> list[str]:

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from uncork.optimizations.order import ROAD
+from uncork.optimizations.order import OPTIMIZATIONS
 
 PAGES = Path(__file__).parents[2] / "docs" / "optimizations"
 SECTIONS = ("What it does", "Guarantee: ", "Skipped when", "By hand", "Sources")
-NAMES = [optimization.name for optimization in ROAD]
+NAMES = [optimization.name for optimization in OPTIMIZATIONS]
 # By hand they change a pipeline, as one that leaves a part of it to the training step does.
-INPUT = [o.name for o in ROAD if o.stage == "input" or o.name == "data_on_device"]
+INPUT = [o.name for o in OPTIMIZATIONS if o.stage == "input" or o.name == "data_on_device"]
 
 
 def page(name: str) -> str:
@@ -43,7 +43,7 @@ def test_pages_and_road_agree() -> None:
     assert sorted(NAMES) == sorted(path.stem for path in PAGES.glob("*.md"))
 
 
-@pytest.mark.parametrize("optimization", ROAD, ids=NAMES)
+@pytest.mark.parametrize("optimization", OPTIMIZATIONS, ids=NAMES)
 def test_a_page_says_all_that_a_user_asks(optimization: Any) -> None:
     text = page(optimization.name)
     assert text.startswith(f"# {optimization.name}\n")

@@ -9,21 +9,25 @@ import pytest
 from gpu.conftest import DEVICE
 from step_edits import convolutions, images, subject_of
 from uncork.core.edits.step import MicroBatches, RecomputeActivations, StepEdit
-from uncork.measure.machine.device_memory import forget_peak, limit, peak
+from uncork.measure.machine.device_memory import (
+    device_limit_bytes,
+    device_peak_bytes,
+    reset_device_peak,
+)
 
 
 def taken(folder: Path, *edits: StepEdit) -> int:
     """Bytes of a training of twelve convolutions on 32 images of 128 by 128: 2 GB as written."""
     model = convolutions(blocks=12, width=32, side=128, normalized=False)
     subject = subject_of(model, folder, images(side=128))
-    forget_peak(DEVICE)
+    reset_device_peak(DEVICE)
     subject.runner(subject.original.with_step_edits(edits)).prime()
     subject.restore()
-    return peak(DEVICE)
+    return device_peak_bytes(DEVICE)
 
 
 def test_the_device_tells_its_memory() -> None:
-    assert limit(DEVICE) > 2**30
+    assert device_limit_bytes(DEVICE) > 2**30
 
 
 @pytest.mark.parametrize(

@@ -24,8 +24,8 @@ def test_half_precision_is_proved_over_orders_of_the_data(
 
 def test_floats_that_travel_are_seen(tmp_path: Path) -> None:
     subject = subject_of(convolutions(side=SIDE), tmp_path, images(SIDE))
-    found = subject.transfer(subject.original)
+    found = subject.measure_transfer(subject.original)
     assert found is not None
     of_pixels = BATCH * small_images(SIDE)[0][0].size
-    assert of_pixels * 4 <= found.bytes <= of_pixels * 4 + BATCH * 8
-    assert found.room_bytes
+    assert of_pixels * 4 <= found.batch_bytes <= of_pixels * 4 + BATCH * 8
+    assert found.free_device_bytes

@@ -7,7 +7,7 @@ from pathlib import Path
 import keras
 
 from step_edits import convolutions, images
-from uncork.training.callbacks.async_checkpoint import SavesBeside, checkpoints
+from uncork.training.callbacks.async_checkpoint import AsyncCheckpoints, find_async_checkpoints
 from uncork.training.callbacks.checkpoint_diff import checkpoint_difference
 
 
@@ -20,8 +20,8 @@ def test_checkpoints_hold_the_weights_of_their_epoch(tmp_path: Path) -> None:
 
     model = convolutions()
     callbacks = [keras.callbacks.ModelCheckpoint(str(tmp_path / "{epoch}.keras")), Beside()]
-    saves = SavesBeside(callbacks, checkpoints(callbacks))
-    with saves.in_force():
+    saves = AsyncCheckpoints(callbacks, find_async_checkpoints(callbacks))
+    with saves.active():
         model.fit(images(), epochs=3, verbose=0, callbacks=saves.callbacks)
     for epoch in (1, 2, 3):
         files = tmp_path / f"own-{epoch}.keras", tmp_path / f"{epoch}.keras"

@@ -3,46 +3,54 @@
 from __future__ import annotations
 
 from records import WORKLOAD, measurement, observed, stage, workload_diagnosis
-from uncork.core.base.machine import PLAIN_ALLOCATOR, Machine
+from uncork.core.base.machine import DEFAULT_ALLOCATOR, Machine
 from uncork.core.base.measurement import compare
 from uncork.core.base.record import replace
 from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.documents.plan import Policy
-from uncork.core.evidence.batches import BatchSize, NewShapes, OpenAxis, PaddedShapes, TooLarge
-from uncork.core.evidence.callbacks import Saving, Validation, ValidationFeed
-from uncork.core.evidence.kernels import KernelPart
+from uncork.core.evidence.batches import (
+    BatchSizeTrial,
+    MemoryOverflow,
+    PaddedShapes,
+    VaryingAxis,
+    VaryingShapes,
+)
+from uncork.core.evidence.callbacks import CheckpointCost, Validation, ValidationFeed
+from uncork.core.evidence.kernels import KernelGroup
 from uncork.core.evidence.model import Transfer
 from uncork.core.evidence.stage import (
     AUTOTUNE,
-    ENDLESS,
-    Buffer,
+    INFINITE_LENGTH,
     CachePoint,
-    Chunked,
-    Draws,
-    Inlined,
-    InStep,
-    Keepable,
-    Prefix,
-    SameArrays,
-    Vectorized,
+    ChunkedCost,
+    InlinedCost,
+    MapPrefix,
+    Memoization,
+    RandomPart,
+    ShuffleBuffer,
+    StepOffload,
+    UnchangedArrays,
+    VectorizedCost,
 )
-from uncork.core.evidence.storage import Disk, Speed
+from uncork.core.evidence.storage import CacheFolder, ElementIoCost
 from uncork.optimizations.base.proposal import Optimization, Proposal, Skipped
 
 FOUR_CORES = Machine(
-    cpus=4.0, cpu_model="any", memory_bytes=8 << 30, jax="0.9.0", allocator=PLAIN_ALLOCATOR
+    cpus=4.0, cpu_model="any", memory_bytes=8 << 30, jax="0.9.0", allocator=DEFAULT_ALLOCATOR
 )
 
-POINT = CachePoint(elements=9_984, memory_bytes=1_000_000_000, saved_cpu_s_per_step=0.08)
+POINT = CachePoint(element_count=9_984, memory_bytes=1_000_000_000, saved_cpu_s_per_step=0.08)
 # So many steps: an epoch of 10 s.
-MANY = CachePoint(elements=100, memory_bytes=1_000_000_000, saved_cpu_s_per_step=0.08)
-FAST = Speed(
+MANY = CachePoint(element_count=100, memory_bytes=1_000_000_000, saved_cpu_s_per_step=0.08)
+FAST = ElementIoCost(
     wall_s_per_element=3e-5, wall_s_per_byte=1e-9, cpu_s_per_element=2e-5, cpu_s_per_byte=5e-10
 )
-DISK = Disk(folder="/scratch", free_bytes=50 * 10**9, read=FAST, write=FAST)
-PREFIX = Prefix(ops=9, bytes_per_element=602_112, cpu_s_per_element=0.08)
-FILLED = Buffer(elements=1000, of=1000, maps=(1,), bytes_per_element=50)
-HERE = Inlined(cpu_s_per_element=0.001, wall_s_per_element=0.001)
+DISK = CacheFolder(path="/scratch", free_bytes=50 * 10**9, read_cost=FAST, write_cost=FAST)
+PREFIX = MapPrefix(op_count=9, bytes_per_element=602_112, cpu_s_per_element=0.08)
+FILLED = ShuffleBuffer(
+    element_count=1000, elements_per_pass=1000, movable_maps=(1,), bytes_per_element=50
+)
+HERE = InlinedCost(cpu_s_per_element=0.001, wall_s_per_element=0.001)
 RETRACED = Finding(
     cause="retracing",
     share=0.7,
@@ -59,46 +67,46 @@ RECOMPILED = Finding(
     evidence="10 batches have 9 different shapes",
     remedy="pad batches to a few lengths",
 )
-ROUNDS = KernelPart(
+ROUNDS = KernelGroup(
     phase="forward",
     share=0.2,
-    calls=1920.0,
-    kernel="TensorListSetItem",
+    calls_per_step=1920.0,
+    main_kernel="TensorListSetItem",
     layer="Pooling",
     at="train.py:31",
-    rounds=32,
-    of_map=True,
+    loop_iterations=32,
+    is_map_fn_loop=True,
 )
-PASSED_OVER = KernelPart(
+PASSED_OVER = KernelGroup(
     phase="optimizer",
     share=0.5,
-    calls=7.0,
-    kernel="Sqrt",
+    calls_per_step=7.0,
+    main_kernel="Sqrt",
     layer="Embedding",
     at="train.py:33",
-    rows=20_000,
-    rows_used=1_000,
+    table_rows=20_000,
+    max_used_rows=1_000,
 )
-CUT_UP = KernelPart(
+CUT_UP = KernelGroup(
     phase="forward",
     share=0.4,
-    calls=1.0,
-    kernel="StringSplitV2",
+    calls_per_step=1.0,
+    main_kernel="StringSplitV2",
     layer="TextVectorization",
     at="train.py:33",
-    of_batch=0.4,
+    batch_only_share=0.4,
 )
 SENT = Transfer(
     device="GPU:0",
-    bytes=40_000_000,
-    needed_bytes=10_000_000,
+    batch_bytes=40_000_000,
+    min_bytes=10_000_000,
     wall_s=0.06,
     cpu_s=0.0,
-    room_bytes=10_000_000_000,
+    free_device_bytes=10_000_000_000,
 )
-CAST = InStep(digest="ca57", spared=0.75)
-GATHERED = InStep(digest="9a7e", spared=0.999, held_bytes=2_000_000_000)
-AT_ONCE = Vectorized(batch=32, cpu_s_per_element=0.001, wall_s_per_element=0.001)
+CAST = StepOffload(digest="ca57", saved_transfer_share=0.75)
+GATHERED = StepOffload(digest="9a7e", saved_transfer_share=0.999, resident_bytes=2_000_000_000)
+AT_ONCE = VectorizedCost(batch_size=32, cpu_s_per_element=0.001, wall_s_per_element=0.001)
 
 # Decode, then flip at random, in one serial map: the training waits for it nine tenths of the time.
 AUGMENTING = (
@@ -110,20 +118,20 @@ AUGMENTING = (
         0.09,
         name="load",
         parallelism=1,
-        random=True,
-        prefix=PREFIX,
+        is_random=True,
+        deterministic_prefix=PREFIX,
         cache_point=POINT,
     ),
     stage(3, "batch", length=WORKLOAD.steps_per_epoch),
 )
 # A step of a validation takes 0.32 s, mostly for its input.
 FED = ValidationFeed(
-    pipeline="4f2a",
-    batches=10,
-    default_rewrites=True,
+    pipeline_digest="4f2a",
+    batch_count=10,
+    has_default_rewrites=True,
     measurement=replace(measurement(100.0), cpu_s_per_step=0.32),
-    resident=16.0,
-    resident_cpu_s=0.02,
+    resident_speedup=16.0,
+    resident_step_cpu_s=0.02,
     stages=(
         stage(0, "from_tensor_slices"),
         stage(1, "map", 0.3, name="decode", parallelism=1, cache_point=POINT),
@@ -131,61 +139,64 @@ FED = ValidationFeed(
     ),
 )
 # After each epoch of 10 s.
-SAVED = Saving(
+SAVED = CheckpointCost(
     name="ModelCheckpoint",
-    seconds=4.0,
-    cpu_s=3.0,
-    copying_s=0.5,
-    bytes=1_500_000_000,
-    every=100,
-    beside=60,
+    save_s=4.0,
+    save_cpu_s=3.0,
+    copy_s=0.5,
+    copy_bytes=1_500_000_000,
+    every_steps=100,
+    trial_steps=60,
     at="train.py:30",
 )
 WAITING = {"input": 0.9, "host": 0.02, "step": 0.08}
 CHATTY = {"input": 0.1, "host": 0.6, "step": 0.3}
 COMPUTING = {"input": 0.02, "host": 0.03, "step": 0.95}
 
-TABLE = SameArrays(names=("table",), copy_s=0.05, compare_s=0.01)
+TABLE = UnchangedArrays(argument_names=("table",), copy_s=0.05, compare_s=0.01)
 
 SITUATIONS: dict[str, WorkloadDiagnosis] = {
     "waiting for input": observed(*AUGMENTING, shares=WAITING),
     "python between steps": observed(*AUGMENTING, shares=CHATTY, step_s=0.002),
-    "computing": observed(*AUGMENTING, shares=COMPUTING, bfloat16=True),
+    "computing": observed(*AUGMENTING, shares=COMPUTING, has_native_bfloat16=True),
     "giving memory back": observed(
         *AUGMENTING,
         shares=COMPUTING,
-        measurement=replace(measurement(320.0), cpu_s_per_step=0.2, faulting_s_per_step=0.08),
+        measurement=replace(measurement(320.0), cpu_s_per_step=0.2, page_fault_s_per_step=0.08),
     ),
-    "float16 alone": observed(*AUGMENTING, shares=COMPUTING, bfloat16=False, float16=True),
+    "float16 alone": observed(
+        *AUGMENTING, shares=COMPUTING, has_native_bfloat16=False, has_fast_float16=True
+    ),
     "realistic": workload_diagnosis(memory_available_bytes=64 << 30),
     "words cut up in the model": observed(
         *AUGMENTING,
         shares=COMPUTING,
         consumer_cpu_s=0.08,
-        workload={"first_layers": ("vectorize",), "first_layers_draw": True},
+        workload={"preprocessing_layers": ("vectorize",), "is_preprocessing_random": True},
         kernels=(CUT_UP,),
     ),
     "floats sent to a device": observed(
-        stage(0, "from_tensor_slices", in_step=GATHERED),
+        stage(0, "from_tensor_slices", step_offload=GATHERED),
         stage(1, "batch", bytes_per_element=10_000_000),
-        stage(2, "map", 0.001, name="cast", bytes_per_element=40_000_000, in_step=CAST),
+        stage(2, "map", 0.001, name="cast", bytes_per_element=40_000_000, step_offload=CAST),
         shares=COMPUTING,
         transfer=SENT,
     ),
     "floats sent by a loop": observed(
         stage(0, "batch", bytes_per_element=10_000_000),
-        stage(1, "map", 0.001, name="cast", bytes_per_element=40_000_000, in_step=CAST),
+        stage(1, "map", 0.001, name="cast", bytes_per_element=40_000_000, step_offload=CAST),
         shares=COMPUTING,
         transfer=SENT,
-        workload={"kind": "custom_loop", "step_code": "c0de"},
+        workload={"kind": "custom_loop", "step_code_digest": "c0de"},
     ),
     "called for each batch": observed(
-        shares=CHATTY, workload={"called_in_loop": True, "data": "numpy", "pipeline": ""}
+        shares=CHATTY,
+        workload={"is_fit_in_loop": True, "data_kind": "numpy", "pipeline_digest": ""},
     ),
     "masks for nothing": observed(
         stage(0, "from_tensor_slices"),
         stage(1, "map", 0.08, name="load", parallelism=AUTOTUNE, needed_cpu_s_per_element=0.02),
-        stage(2, "map", name="pick", parallelism=AUTOTUNE, ignores=(1,)),
+        stage(2, "map", name="pick", parallelism=AUTOTUNE, unused_output_maps=(1,)),
         stage(3, "batch"),
         shares=WAITING,
     ),
@@ -197,13 +208,13 @@ SITUATIONS: dict[str, WorkloadDiagnosis] = {
     ),
     "lines one by one": observed(
         stage(0, "text_line"),
-        stage(1, "map", 0.08, name="parse", parallelism=AUTOTUNE, vectorized=AT_ONCE),
+        stage(1, "map", 0.08, name="parse", parallelism=AUTOTUNE, vectorized_cost=AT_ONCE),
         stage(2, "batch"),
         shares=WAITING,
     ),
     "brightened in turn": observed(
         stage(0, "from_tensor_slices"),
-        stage(1, "map", 0.08, name="brighten", parallelism=1, random=True, inlined=HERE),
+        stage(1, "map", 0.08, name="brighten", parallelism=1, is_random=True, inlined_cost=HERE),
         stage(2, "batch"),
         shares=WAITING,
     ),
@@ -215,41 +226,43 @@ SITUATIONS: dict[str, WorkloadDiagnosis] = {
             0.09,
             name="flip",
             parallelism=1,
-            random=True,
-            draws=Draws(ops=3, cpu_s_per_element=0.0001),
+            is_random=True,
+            random_part=RandomPart(deterministic_op_count=3, cpu_s_per_element=0.0001),
         ),
         stage(2, "batch"),
         shares=WAITING,
     ),
     "files in turn": observed(
         stage(0, "from_tensor_slices"),
-        stage(1, "interleave", 0.09, parallelism=1, readers=8),
+        stage(1, "interleave", 0.09, parallelism=1, max_readers=8),
         stage(2, "batch"),
         shares=WAITING,
     ),
     "one file after the other": observed(
         stage(0, "from_tensor_slices"),
-        stage(1, "tfrecord", 0.09, readers=8, of_one=2_000, bytes_per_element=4_000),
+        stage(
+            1, "tfrecord", 0.09, max_readers=8, max_input_elements=2_000, bytes_per_element=4_000
+        ),
         stage(2, "batch"),
         shares=WAITING,
     ),
     "decoded, then shuffled": observed(
         stage(0, "from_tensor_slices"),
         stage(1, "map", 0.16, name="decode", parallelism=AUTOTUNE),
-        stage(2, "shuffle", buffer=FILLED),
+        stage(2, "shuffle", shuffle_buffer=FILLED),
         stage(3, "batch"),
         shares={"input": 0.4, "host": 0.0, "step": 0.6},
     ),
     "decoded, then dropped": observed(
         stage(0, "from_tensor_slices", elements_per_step=10.0),
         stage(1, "map", 0.016, name="decode", parallelism=AUTOTUNE, elements_per_step=10.0),
-        stage(2, "filter", may_precede=(1,), elements_per_step=2.0),
+        stage(2, "filter", bypassable_maps=(1,), elements_per_step=2.0),
         stage(3, "batch"),
         shares=WAITING,
     ),
     "prepared in vain": observed(
-        stage(0, "map", 0.05, name="augment", length=ENDLESS),
-        stage(1, "prefetch", ahead=400, length=ENDLESS),
+        stage(0, "map", 0.05, name="augment", length=INFINITE_LENGTH),
+        stage(1, "prefetch", prefetched_elements=400, length=INFINITE_LENGTH),
         shares={"input": 0.6, "step": 0.4},
         workload={"kind": "custom_loop", "model": None, "steps_per_epoch": 50},
         measurement=replace(measurement(320.0), cpu_s_per_step=0.38),
@@ -263,9 +276,11 @@ SITUATIONS: dict[str, WorkloadDiagnosis] = {
             0.09,
             name="load",
             parallelism=AUTOTUNE,
-            python=True,
-            threads_wall_s_per_element=0.08,
-            keepable=Keepable(bytes=1_000_000, wall_s_per_element=0.001, code="c0de"),
+            has_python_code=True,
+            threaded_wall_s_per_element=0.08,
+            memoization=Memoization(
+                total_bytes=1_000_000, hit_wall_s_per_element=0.001, code_digest="c0de"
+            ),
         ),
         stage(2, "batch"),
         shares=WAITING,
@@ -276,8 +291,10 @@ SITUATIONS: dict[str, WorkloadDiagnosis] = {
             "from_generator",
             0.09,
             name="pictures",
-            python=True,
-            keepable=Keepable(bytes=1_000_000, wall_s_per_element=0.001, code="c0de"),
+            has_python_code=True,
+            memoization=Memoization(
+                total_bytes=1_000_000, hit_wall_s_per_element=0.001, code_digest="c0de"
+            ),
         ),
         stage(1, "batch"),
         shares=WAITING,
@@ -288,8 +305,10 @@ SITUATIONS: dict[str, WorkloadDiagnosis] = {
             "from_generator",
             0.09,
             name="rows",
-            python=True,
-            chunked=Chunked(elements=64, cpu_s_per_element=0.009, wall_s_per_element=0.009),
+            has_python_code=True,
+            chunked_cost=ChunkedCost(
+                max_elements=64, cpu_s_per_element=0.009, wall_s_per_element=0.009
+            ),
         ),
         stage(1, "batch"),
         shares=WAITING,
@@ -298,17 +317,17 @@ SITUATIONS: dict[str, WorkloadDiagnosis] = {
         stage(0, "range"),
         workload={"steps_per_epoch": 100, "epochs": 5},
         validation=Validation(
-            seconds=20.0,
-            samples=2_000,
-            times=5,
+            validation_s=20.0,
+            sample_count=2_000,
+            validation_count=5,
             feed=FED,
         ),
     ),
-    "saving for long": observed(stage(0, "range"), saving=SAVED),
+    "saving for long": observed(stage(0, "range"), checkpoint_cost=SAVED),
     "traced anew": replace(
         observed(
             shares=COMPUTING,
-            workload={"kind": "custom_loop", "model": None, "step_code": "c0de"},
+            workload={"kind": "custom_loop", "model": None, "step_code_digest": "c0de"},
         ),
         findings=(RETRACED,),
     ),
@@ -318,17 +337,17 @@ SITUATIONS: dict[str, WorkloadDiagnosis] = {
             workload={
                 "kind": "custom_loop",
                 "model": None,
-                "step_code": "c0de",
-                "numbers": ("beta",),
+                "step_code_digest": "c0de",
+                "number_arguments": ("beta",),
             },
         ),
         findings=(RETRACED,),
     ),
     "a table handed over at each call": observed(
         stage(0, "loop", 0.001),
-        stage(1, "convert", 0.05, bytes_per_element=80_000_000, same=TABLE),
+        stage(1, "convert", 0.05, bytes_per_element=80_000_000, unchanged_arrays=TABLE),
         shares={"input": 0.6, "step": 0.4},
-        workload={"kind": "custom_loop", "model": None, "step_code": "c0de"},
+        workload={"kind": "custom_loop", "model": None, "step_code_digest": "c0de"},
     ),
     "a map over examples in the step": observed(
         shares=COMPUTING,
@@ -342,19 +361,24 @@ SITUATIONS: dict[str, WorkloadDiagnosis] = {
         *AUGMENTING, shares=WAITING, workload={"kind": "custom_loop", "model": None}
     ),
     "many small weights": observed(
-        *AUGMENTING, shares=COMPUTING, workload={"small_weights": 42, "fusable_weights": 44}
+        *AUGMENTING,
+        shares=COMPUTING,
+        workload={"small_weight_count": 42, "fusable_weight_count": 44},
     ),
     "tables of embeddings": observed(
-        *AUGMENTING, shares=COMPUTING, workload={"row_tables": 2}, kernels=(PASSED_OVER,)
+        *AUGMENTING,
+        shares=COMPUTING,
+        workload={"row_update_table_count": 2},
+        kernels=(PASSED_OVER,),
     ),
-    "arrays": observed(shares=CHATTY, workload={"data": "numpy", "pipeline": ""}),
+    "arrays": observed(shares=CHATTY, workload={"data_kind": "numpy", "pipeline_digest": ""}),
     "arrays that are waited for": observed(
-        shares=WAITING, workload={"data": "numpy", "pipeline": ""}
+        shares=WAITING, workload={"data_kind": "numpy", "pipeline_digest": ""}
     ),
     "pydataset": observed(
-        stage(0, "pydataset", 0.09, parallelism=1, python=True, random=True),
+        stage(0, "pydataset", 0.09, parallelism=1, has_python_code=True, is_random=True),
         shares=WAITING,
-        workload={"data": "pydataset", "pipeline": ""},
+        workload={"data_kind": "pydataset", "pipeline_digest": ""},
     ),
     "pure pydataset": observed(
         stage(
@@ -362,12 +386,12 @@ SITUATIONS: dict[str, WorkloadDiagnosis] = {
             "pydataset",
             0.09,
             parallelism=1,
-            python=True,
-            threads_wall_s_per_element=0.03,
-            keepable=Keepable(bytes=1_000_000, wall_s_per_element=0.001),
+            has_python_code=True,
+            threaded_wall_s_per_element=0.03,
+            memoization=Memoization(total_bytes=1_000_000, hit_wall_s_per_element=0.001),
         ),
         shares=WAITING,
-        workload={"data": "pydataset", "pipeline": "", "loader": "c0de"},
+        workload={"data_kind": "pydataset", "pipeline_digest": "", "loader_digest": "c0de"},
     ),
     "pydataset under the interpreter's lock": observed(
         stage(
@@ -375,60 +399,73 @@ SITUATIONS: dict[str, WorkloadDiagnosis] = {
             "pydataset",
             0.09,
             parallelism=1,
-            python=True,
-            threads_wall_s_per_element=0.09,
-            processes_wall_s_per_element=0.03,
+            has_python_code=True,
+            threaded_wall_s_per_element=0.09,
+            multiprocess_wall_s_per_element=0.03,
         ),
         shares=WAITING,
         memory_available_bytes=8_000_000_000,
-        workload={"data": "pydataset", "pipeline": "", "loader": "c0de"},
+        workload={"data_kind": "pydataset", "pipeline_digest": "", "loader_digest": "c0de"},
     ),
-    "generator": observed(shares=WAITING, workload={"data": "generator", "pipeline": ""}),
-    "eager": observed(*AUGMENTING, shares=CHATTY, workload={"eager_step": True}),
-    "distributed": observed(*AUGMENTING, shares=CHATTY, workload={"distributed": True}),
+    "generator": observed(
+        shares=WAITING, workload={"data_kind": "generator", "pipeline_digest": ""}
+    ),
+    "eager": observed(*AUGMENTING, shares=CHATTY, workload={"is_eager_step": True}),
+    "is_distributed": observed(*AUGMENTING, shares=CHATTY, workload={"is_distributed": True}),
     "all done already": observed(
         stage(0, "map", 0.09, parallelism=AUTOTUNE),
         stage(1, "cache"),
         stage(2, "prefetch"),
         shares=COMPUTING,
-        bfloat16=True,
+        has_native_bfloat16=True,
         workload={
             "jit_compile": True,
             "steps_per_execution": 8,
-            "model": replace(WORKLOAD.model, dtype_policy=("mixed_bfloat16",)),
+            "model": replace(WORKLOAD.model, dtype_policies=("mixed_bfloat16",)),
         },
     ),
     "lengths compiled anew": observed(
         *AUGMENTING,
         shares=WAITING,
         findings=(RECOMPILED,),
-        new_shapes=NewShapes(
-            batches=100,
-            shapes=90,
-            once=80,
-            twice=10,
-            compile_s=0.8,
-            axes=(OpenAxis(tensor=0, axis=1, longest=64),),
-            padded=(PaddedShapes(multiple=32, shapes=4, once=0, twice=0, larger=1.1),),
+        varying_shapes=VaryingShapes(
+            batch_count=100,
+            shape_count=90,
+            seen_once=80,
+            seen_twice=10,
+            compile_s_per_shape=0.8,
+            axes=(VaryingAxis(tensor_index=0, axis=1, max_length=64),),
+            padded_shapes=(
+                PaddedShapes(multiple=32, shape_count=4, seen_once=0, seen_twice=0, size_ratio=1.1),
+            ),
         ),
         workload={"jit_compile": True},
     ),
     "compiled anew": observed(
         shares=WAITING,
         findings=(RECOMPILED,),
-        new_shapes=NewShapes(batches=10, shapes=9, once=8, twice=1, compile_s=0.8),
+        varying_shapes=VaryingShapes(
+            batch_count=10, shape_count=9, seen_once=8, seen_twice=1, compile_s_per_shape=0.8
+        ),
         workload={"jit_compile": True},
     ),
     "a policy brought along": observed(
         shares=COMPUTING,
-        in_float32=compare([100.0, 101.0, 99.0], [200.0, 203.0, 197.0]),
-        workload={"model": replace(WORKLOAD.model, dtype_policy=("mixed_bfloat16",))},
+        float32_speedup=compare([100.0, 101.0, 99.0], [200.0, 203.0, 197.0]),
+        workload={"model": replace(WORKLOAD.model, dtype_policies=("mixed_bfloat16",))},
     ),
     "unknown length": observed(*AUGMENTING, shares=CHATTY, workload={"steps_per_epoch": None}),
     "unknown batch": observed(*AUGMENTING, shares=WAITING, workload={"batch_size": None}),
     "times unknown": observed(
         stage(0, "map", parallelism=1, cpu_s_per_element=None, wall_s_per_element=None),
-        stage(1, "map", parallelism=1, elements_per_step=None, prefix=PREFIX, cache_point=POINT),
+        stage(
+            1,
+            "map",
+            parallelism=1,
+            elements_per_step=None,
+            deterministic_prefix=PREFIX,
+            cache_point=POINT,
+        ),
         shares=WAITING,
     ),
     "zero times": observed(
@@ -447,29 +484,29 @@ SITUATIONS: dict[str, WorkloadDiagnosis] = {
         stage(2, "batch"),
         shares=WAITING,
         memory_available_bytes=10**9,
-        disk=DISK,
+        cache_folder=DISK,
     ),
-    "opaque": observed(stage(0, "opaque", 0.09, opaque=True), shares=WAITING),
+    "opaque": observed(stage(0, "opaque", 0.09, is_opaque=True), shares=WAITING),
     "callbacks on every batch": observed(
-        *AUGMENTING, shares=CHATTY, workload={"batch_hooks": ("TerminateOnNaN",)}
+        *AUGMENTING, shares=CHATTY, workload={"batch_callbacks": ("TerminateOnNaN",)}
     ),
     "one step an epoch": observed(*AUGMENTING, shares=CHATTY, workload={"steps_per_epoch": 1}),
     "a prime number of steps given": observed(
-        *AUGMENTING, shares=CHATTY, workload={"steps_per_epoch": 127, "steps_given": True}
+        *AUGMENTING, shares=CHATTY, workload={"steps_per_epoch": 127, "has_explicit_steps": True}
     ),
     "larger batches tried": observed(
         *AUGMENTING,
         shares=CHATTY,
-        batch_sizes=tuple(
-            BatchSize(
-                times=times,
-                rate=times**0.5,
-                faster=compare([1.0, 1.0], [ratio, ratio]),
-                samples=8192,
-                loss=1.5,
-                higher=higher,
-                error=0.02,
-                noise=0.01,
+        batch_size_trials=tuple(
+            BatchSizeTrial(
+                batch_multiplier=times,
+                learning_rate_multiplier=times**0.5,
+                speedup=compare([1.0, 1.0], [ratio, ratio]),
+                samples_per_training=8192,
+                baseline_loss=1.5,
+                loss_increase=higher,
+                loss_increase_error=0.02,
+                loss_noise=0.01,
             )
             for times, ratio, higher in ((2, 1.8, 0.0), (4, 3.0, 0.05))
         ),
@@ -477,12 +514,24 @@ SITUATIONS: dict[str, WorkloadDiagnosis] = {
     "more than memory holds in a step": observed(
         *AUGMENTING,
         shares=COMPUTING,
-        too_large=TooLarge(said="OOM", rows=15, parts=4, bytes=10**9, rows_bytes=3 * 10**8),
+        memory_overflow=MemoryOverflow(
+            error_message="OOM",
+            fitting_rows=15,
+            parts=4,
+            peak_bytes=10**9,
+            fitting_rows_peak_bytes=3 * 10**8,
+        ),
     ),
     "more than memory holds, and a layer looks across the batch": observed(
         *AUGMENTING,
         shares=COMPUTING,
-        too_large=TooLarge(said="OOM", rows=15, segments=4, bytes=10**9, rows_bytes=3 * 10**8),
+        memory_overflow=MemoryOverflow(
+            error_message="OOM",
+            fitting_rows=15,
+            segments=4,
+            peak_bytes=10**9,
+            fitting_rows_peak_bytes=3 * 10**8,
+        ),
     ),
     "hour-long steps": observed(*AUGMENTING, shares=CHATTY, step_s=3600.0),
     "instant steps": observed(*AUGMENTING, shares=CHATTY, step_s=1e-9),

@@ -25,8 +25,13 @@ from uncork.core.documents.plan import Policy, StageName
 from uncork.core.edits.edit import GUARANTEES
 from uncork.core.edits.pipeline import PipelineEdit
 from uncork.core.edits.step import LargerBatch, MapOnDevice, StepEdit
-from uncork.optimizations.base.proposal import WORTH_TRYING, Optimization, Proposal, Skipped
-from uncork.optimizations.order import ROAD
+from uncork.optimizations.base.proposal import (
+    MIN_PREDICTED_SPEEDUP,
+    Optimization,
+    Proposal,
+    Skipped,
+)
+from uncork.optimizations.order import OPTIMIZATIONS
 
 PAGES = Path(__file__).parents[2] / "docs" / "optimizations"
 MACHINES = {
@@ -38,7 +43,7 @@ MACHINES = {
 # Proper names may begin a part of a sentence.
 NAMES = ("TensorFlow", "Python", "Keras", "XLA")
 
-each = pytest.mark.parametrize("optimization", ROAD, ids=lambda o: o.name)
+each = pytest.mark.parametrize("optimization", OPTIMIZATIONS, ids=lambda o: o.name)
 
 # As a file would give them back.
 SAVED = {name: from_json(to_json(given), WorkloadDiagnosis) for name, given in SITUATIONS.items()}
@@ -81,8 +86,10 @@ def test_it_is_final(optimization):
 def test_it_promises_something_known(optimization):
     assert optimization.guarantee in GUARANTEES
     assert optimization.stage in StageName.__args__
-    if optimization.at_worst is not None:
-        ours, weaker = map(GUARANTEES.index, (optimization.guarantee, optimization.at_worst))
+    if optimization.fallback_guarantee is not None:
+        ours, weaker = map(
+            GUARANTEES.index, (optimization.guarantee, optimization.fallback_guarantee)
+        )
         assert weaker > ours
 
 
@@ -98,17 +105,17 @@ def test_every_file_is_on_the_road_once():
     modules = [m for m in pkgutil.walk_packages(optimizations.__path__, "uncork.optimizations.")]
     modules = [m.name for m in modules if not m.ispkg and ".base." not in m.name]
     names = [name.rpartition(".")[2] for name in modules]
-    assert sorted(o.name for o in ROAD) == sorted(set(names) - {"order"})
+    assert sorted(o.name for o in OPTIMIZATIONS) == sorted(set(names) - {"order"})
     for name in modules:
         importlib.import_module(name)
     ours = {
         c for c in Optimization.__subclasses__() if c.__module__.startswith("uncork.optimizations.")
     }
-    assert ours == {type(o) for o in ROAD}
+    assert ours == {type(o) for o in OPTIMIZATIONS}
 
 
 def test_stages_are_walked_from_left_to_right():
-    order = [StageName.__args__.index(o.stage) for o in ROAD]
+    order = [StageName.__args__.index(o.stage) for o in OPTIMIZATIONS]
     assert order == sorted(order)
 
 
@@ -157,7 +164,7 @@ def test_a_saved_diagnosis_gives_the_same_answer(optimization):
 @pytest.mark.parametrize("machine", MACHINES)
 def test_it_never_raises_whatever_the_machine(optimization, machine):
     for name, given in SITUATIONS.items():
-        for policy in (Policy(memory_share=0.0), Policy(loosest="exact", budget_s=0.0)):
+        for policy in (Policy(memory_share=0.0), Policy(loosest_guarantee="exact", budget_s=0.0)):
             with told(name, str(policy)):
                 answer = ask(optimization, given, MACHINES[machine], policy)
                 assert isinstance(answer, Proposal | Skipped)
@@ -201,8 +208,8 @@ def _reads_as_part_of_a_sentence(reason: str) -> None:
 def _is_worth_trying(answer: Proposal) -> None:
     if answer.predicted is not None:
         assert math.isfinite(answer.predicted)
-        assert answer.predicted >= WORTH_TRYING
-    _reads_as_part_of_a_sentence(answer.why)
+        assert answer.predicted >= MIN_PREDICTED_SPEEDUP
+    _reads_as_part_of_a_sentence(answer.rationale)
 
 
 def _is_about_one_thing(answer: Proposal) -> None:

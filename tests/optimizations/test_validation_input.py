@@ -8,10 +8,10 @@ from uncork.core.edits.edit import ValidationInput
 from uncork.core.edits.pipeline import Cache, ParallelMap
 from uncork.core.evidence.callbacks import Validation
 from uncork.core.evidence.stage import CachePoint
-from uncork.optimizations.validation_input import FeedValidation
+from uncork.optimizations.validation_input import ValidationInputOptimization
 
-FEEDING = FeedValidation()
-SMALL = CachePoint(elements=320, memory_bytes=1_000_000, saved_cpu_s_per_step=0.2)
+FEEDING = ValidationInputOptimization()
+SMALL = CachePoint(element_count=320, memory_bytes=1_000_000, saved_cpu_s_per_step=0.2)
 LOAD = stage(1, "map", 0.3, name="load", parallelism=1, cache_point=SMALL)
 
 
@@ -19,7 +19,9 @@ def validated(*stages, seconds=3.2, times=5, workload=None, feed=True, **changes
     """A training of 100 steps of 0.1 s; a step of its validation takes 0.32 s, mostly for input."""
     shown = stages or (stage(0, "from_tensor_slices"), LOAD, stage(2, "batch", length=10))
     fed = replace(FED, stages=shown)
-    found = Validation(seconds=seconds, samples=320, times=times, feed=fed if feed else None)
+    found = Validation(
+        validation_s=seconds, sample_count=320, validation_count=times, feed=fed if feed else None
+    )
     return observed(
         stage(0, "range"),
         workload={"steps_per_epoch": 100, "epochs": 5, **(workload or {})},
@@ -32,13 +34,13 @@ def test_what_repeats_itself_is_kept():
     found = proposal(FEEDING, validated())
     (edit,) = found.edits
     assert isinstance(edit, ValidationInput)
-    assert edit.expects == "4f2a"
+    assert edit.expected_digest == "4f2a"
     parallel, cache, *_ = edit.edits
-    assert parallel == ParallelMap(stage=1, expects="4f2a")
-    assert cache == Cache(stage=1, expects="", bytes=1_000_000)
+    assert parallel == ParallelMap(stage=1, expected_digest="4f2a")
+    assert cache == Cache(stage=1, expected_digest="", size_bytes=1_000_000)
     assert 13.2 / 10.3 < found.predicted < 13.2 / 10.1
     assert found.at == "train.py:21"
-    assert "validation data" in found.why
+    assert "validation data" in found.rationale
 
 
 def test_what_cannot_be_kept_runs_in_parallel():
@@ -52,7 +54,7 @@ def test_what_cannot_be_kept_runs_in_parallel():
         ),
     )
     (edit,) = found.edits
-    assert edit.edits == (ParallelMap(stage=1, expects="4f2a"),)
+    assert edit.edits == (ParallelMap(stage=1, expected_digest="4f2a"),)
 
 
 def test_a_part_of_the_memory_is_all_that_it_takes():

@@ -10,12 +10,12 @@ from tensorflow.python.data.experimental.ops import testing
 
 from uncork.core.evidence.stage import Stage
 from uncork.pipeline.equivalence.digests import element_digests
-from uncork.pipeline.ir.tree import Pipeline, read
+from uncork.pipeline.ir.tree import Pipeline, read_pipeline
 from uncork.pipeline.profile import isolated_timing as doubtful
 from uncork.pipeline.profile import stage_costs as costs
 from uncork.pipeline.profile.probes import Probe
-from uncork.pipeline.profile.stage_costs import measure
-from uncork.pipeline.profile.stage_measurement import Measured
+from uncork.pipeline.profile.stage_costs import measure_stage_costs
+from uncork.pipeline.profile.stage_measurement import StageMeasurement
 from uncork.pipeline.transforms import generator_chunks as in_chunks
 
 # Of each probe, whatever they take.
@@ -46,18 +46,18 @@ def measured(
         del budget_s
         for _ in range(turns):
             for probe in probes:
-                probe.turn()
+                probe.time_group()
 
     def computed(probe: Probe) -> tuple[float, float] | None:
         pulled = probe._pull()
         return pulled and (pulled[0], pulled[0])
 
-    pipeline = dataset if isinstance(dataset, Pipeline) else read(dataset)
+    pipeline = dataset if isinstance(dataset, Pipeline) else read_pipeline(dataset)
     with pytest.MonkeyPatch.context() as patch:
         for module in (costs, doubtful, in_chunks):
             patch.setattr(module, "take_turns", take_turns)
         patch.setattr(Probe, "_pull_in_its_turn", computed)
-        return measure(pipeline, batch_size=batch_size, budget_s=seconds)
+        return measure_stage_costs(pipeline, batch_size=batch_size, budget_s=seconds)
 
 
 def by_decree(dataset, *, batch_size: int | None = 4, seconds: float = 60.0) -> tuple[Stage, ...]:
@@ -69,7 +69,7 @@ def by_decree(dataset, *, batch_size: int | None = 4, seconds: float = 60.0) -> 
         seconds: Nothing is counted for longer than an eighth of it.
     """
 
-    def difference(stages: Sequence[Measured]) -> None:
+    def difference(stages: Sequence[StageMeasurement]) -> None:
         for stage in stages:
             stage.cpu_s = stage.wall_s = 0.001
 
@@ -77,12 +77,12 @@ def by_decree(dataset, *, batch_size: int | None = 4, seconds: float = 60.0) -> 
         patch.setattr(costs, "_difference", difference)
         for module, name in (
             (costs, "take_turns"),
-            (costs, "time_alone"),
+            (costs, "time_in_isolation"),
             (in_chunks, "take_turns"),
         ):
             patch.setattr(module, name, lambda *_: None)
-        patch.setattr(costs, "op_costs", lambda *_, **__: ())
-        return measure(read(dataset), batch_size=batch_size, budget_s=seconds)
+        patch.setattr(costs, "measure_op_costs", lambda *_, **__: ())
+        return measure_stage_costs(read_pipeline(dataset), batch_size=batch_size, budget_s=seconds)
 
 
 def kinds(pipeline: Pipeline):
@@ -96,7 +96,7 @@ def behind_unknown(dataset):
 
 def function_of(python_function, data=None):
     data = tf.data.Dataset.range(4) if data is None else data
-    return read(data.map(python_function)).root.functions[0]
+    return read_pipeline(data.map(python_function)).root.functions[0]
 
 
 def table():

@@ -46,13 +46,13 @@ from uncork.core.edits.pipeline import (
     VectorizeMap,
 )
 from uncork.pipeline.analysis.legality import is_random
-from uncork.pipeline.analysis.lookahead_draws import draws_too_far
-from uncork.pipeline.equivalence.seeded_twin import seeded
-from uncork.pipeline.ir.element_order import in_order, leaves_order_open
-from uncork.pipeline.ir.tree import read
-from uncork.pipeline.runtime.trial_copy import apart
-from uncork.pipeline.transforms.apply import apply
-from uncork.pipeline.transforms.trailing_maps import last_maps
+from uncork.pipeline.analysis.lookahead_draws import has_lookahead_draws
+from uncork.pipeline.equivalence.seeded_twin import create_seeded_copy
+from uncork.pipeline.ir.element_order import has_nondeterministic_order, with_deterministic_order
+from uncork.pipeline.ir.tree import read_pipeline
+from uncork.pipeline.runtime.trial_copy import copy_pipeline
+from uncork.pipeline.transforms.apply import apply_edit
+from uncork.pipeline.transforms.trailing_maps import find_trailing_maps
 
 
 def plain(x):
@@ -226,7 +226,7 @@ LARGE = 6
 def grown(data, step):
     """A step further; one that makes a large tree twice as large is left out."""
     further = step(data)
-    before, after = (len(read(each).places) for each in (data, further))
+    before, after = (len(read_pipeline(each).stage_locations) for each in (data, further))
     return data if before > LARGE and after >= 2 * before else further
 
 
@@ -235,7 +235,7 @@ FOLDER = tempfile.mkdtemp(prefix="properties-")
 atexit.register(shutil.rmtree, FOLDER, ignore_errors=True)
 
 IN_FILES = partial(DiskCache, folder=FOLDER)
-AHEAD = partial(ReadAhead, readers=2, elements=2)
+AHEAD = partial(ReadAhead, readers=2, elements_per_reader=2)
 STAGE_EDITS = (
     SplitMap, Cache, IN_FILES, DropUnused, FilterFirst, ShuffleFirst, VectorizeMap, DrawFirst,
     DecodeAndCrop, InlineMap, ParallelMap, ParallelInterleave, AHEAD, LessAhead,
@@ -249,14 +249,14 @@ def legal_edits(pipeline, kinds, *, highest):
     where one in memory does, which is always tried: it comes at one place, highest or lowest.
     """
     made = set()
-    stages = range(len(pipeline.places))
+    stages = range(len(pipeline.stage_locations))
     for stage in reversed(stages) if highest else stages:
         for kind in kinds:
             if kind is IN_FILES and kind in made:
                 continue
             edit = kind(stage=stage, expects=pipeline.digest)
             try:
-                changed = apply(pipeline, edit)
+                changed = apply_edit(pipeline, edit)
             except EditRefused:
                 continue
             which = kind if kind is IN_FILES else (kind, changed.digest)
@@ -268,16 +268,16 @@ def legal_edits(pipeline, kinds, *, highest):
 def whole_edits(pipeline):
     """Edits of no stage in particular."""
     if pipeline.options.autotune.enabled is not False:
-        yield AutotuneOff(expects=pipeline.digest)
+        yield AutotuneOff(expected_digest=pipeline.digest)
     if pipeline.root.kind != "prefetch":
-        yield Prefetch(expects=pipeline.digest)
+        yield Prefetch(expected_digest=pipeline.digest)
 
 
 def gathering(pipeline):
     """The edit that lets numbers of rows go through a pipeline over arrays, where it is legal."""
-    edit = GatherLast(expects=pipeline.digest)
+    edit = GatherLast(expected_digest=pipeline.digest)
     try:
-        yield edit, apply(pipeline, edit)
+        yield edit, apply_edit(pipeline, edit)
     except EditRefused:
         return
 
@@ -291,11 +291,11 @@ def all_together(pipeline, kinds, *, highest):
     """One edit of each kind after the other, where it is legal, and what they lead to."""
     edits = []
     for kind in kinds:
-        stages = range(len(pipeline.places))
+        stages = range(len(pipeline.stage_locations))
         for stage in reversed(stages) if highest else stages:
             edit = kind(stage=stage, expects=pipeline.digest)
             try:
-                pipeline = apply(pipeline, edit)
+                pipeline = apply_edit(pipeline, edit)
             except EditRefused:
                 continue
             edits.append(edit)
@@ -304,7 +304,7 @@ def all_together(pipeline, kinds, *, highest):
         pipeline = changed
         edits.append(edit)
     for edit in whole_edits(pipeline):
-        pipeline = apply(pipeline, replace(edit, expects=pipeline.digest))
+        pipeline = apply_edit(pipeline, replace(edit, expected_digest=pipeline.digest))
         edits.append(edit)
     return pipeline, edits
 
@@ -312,7 +312,7 @@ def all_together(pipeline, kinds, *, highest):
 def serially_drawn(pipeline, *edits):
     """Parallel draws are left to chance: seeding once more runs those maps one call at a time."""
     resampled = any(isinstance(edit, ParallelMap) for edit in edits)
-    return seeded(pipeline, 9) if resampled else pipeline
+    return create_seeded_copy(pipeline, 9) if resampled else pipeline
 
 
 def untuned(dataset):
@@ -337,7 +337,7 @@ def passes(dataset, most=2):
     where TensorFlow fuses the batch with the map below it; the place and the kind are the same.
     """
     first, *others = (_without_words(each) for each in epochs(dataset, passes=most))
-    return (first, *others) if first.complete else (first,)
+    return (first, *others) if first.is_complete else (first,)
 
 
 def _without_words(found):
@@ -355,7 +355,7 @@ def draws_ahead(pipeline):
     So does one below a map that TensorFlow runs in parallel by itself.
     """
     every = nodes(pipeline.root)
-    if draws_too_far(pipeline):
+    if has_lookahead_draws(pipeline):
         return True
     ahead = any(n.kind == "map" and n.parallelism != 1 and is_random(n) for n in every)
     return ahead and any(n.kind in STOPPING for n in every)
@@ -445,39 +445,43 @@ def _compare(steps, size, kinds, highest, tuned, loose, in_arrays):
     data = rows(np.arange(size)) if in_arrays else tf.data.Dataset.range(size)
     for step in steps:
         data = grown(data, step)
-    original = read(overtaking(data) if loose else data)
+    original = read_pipeline(overtaking(data) if loose else data)
     assume(not draws_ahead(original))
     assume(not shuffles_nothing(original))
     most = 1 if repeats_ahead(original) else 2
     again = most if any(map(may_differ_again, nodes(original.root))) else 1
 
     def seen(pipeline, most):
-        data = in_order(pipeline)
+        data = with_deterministic_order(pipeline)
         return passes(data if tuned else untuned(data), most)
 
-    twin = seeded(original, 9)  # never read: its maps that draw are traced once for all copies
+    twin = create_seeded_copy(
+        original, 9
+    )  # never read: its maps that draw are traced once for all copies
     assert twin.digest == original.digest
-    expected = seen(seeded(original, 9), most)
-    assume(not fails_by_fusion(in_order(apart(twin)), expected))
-    assert seen(apart(twin), most) == expected
+    expected = seen(create_seeded_copy(original, 9), most)
+    assume(not fails_by_fusion(with_deterministic_order(copy_pipeline(twin)), expected))
+    assert seen(copy_pipeline(twin), most) == expected
     # What is legal is found on the user's own pipeline, as by a tuning, in one draw of four.
     judged = original if tuned else twin
-    whole = ((edit, apply(judged, edit)) for edit in whole_edits(judged) if tuned)
+    whole = ((edit, apply_edit(judged, edit)) for edit in whole_edits(judged) if tuned)
     alone = [kind for kind in STAGE_EDITS if tuned or kind is not IN_FILES]
     of_stages = legal_edits(judged, alone, highest=highest)
     for edit, preview in itertools.chain(of_stages, gathering(judged), whole):
-        edited = apply(apart(twin), edit) if tuned else apart(preview)
+        edited = apply_edit(copy_pipeline(twin), edit) if tuned else copy_pipeline(preview)
         changed = serially_drawn(edited, edit)
         assert changed.digest == preview.digest
         assert changed.cardinality == original.cardinality
-        assert leaves_order_open(original) or not leaves_order_open(preview), edit
+        assert has_nondeterministic_order(original) or not has_nondeterministic_order(preview), edit
         count = most if isinstance(edit, Cache | DiskCache) else again
-        count = 0 if draws_too_far(preview) else count  # how far its draws go on is chance
+        count = 0 if has_lookahead_draws(preview) else count  # how far its draws go on is chance
         assert seen(changed, count or 1)[:count] == expected[:count], edit
-    for run in last_maps(apart(twin))[-1:]:  # done elsewhere, to what the rest gives
-        assert seen(read(run.below.map(partial(done, run))), most) == expected
-    together, edits = all_together(apart(twin), kinds, highest=highest)
-    if not draws_too_far(together):
+    for run in find_trailing_maps(copy_pipeline(twin))[
+        -1:
+    ]:  # done elsewhere, to what the rest gives
+        assert seen(read_pipeline(run.input_dataset.map(partial(done, run))), most) == expected
+    together, edits = all_together(copy_pipeline(twin), kinds, highest=highest)
+    if not has_lookahead_draws(together):
         assert seen(serially_drawn(together, *edits), most) == expected, edits
 
 

@@ -40,11 +40,11 @@ from uncork.core.edits.pipeline import (
     SplitMap,
     VectorizeMap,
 )
-from uncork.pipeline.equivalence.seeded_twin import seeded
-from uncork.pipeline.ir.element_order import in_order
-from uncork.pipeline.ir.tree import read
-from uncork.pipeline.runtime.trial_copy import apart
-from uncork.pipeline.transforms.apply import apply
+from uncork.pipeline.equivalence.seeded_twin import create_seeded_copy
+from uncork.pipeline.ir.element_order import with_deterministic_order
+from uncork.pipeline.ir.tree import read_pipeline
+from uncork.pipeline.runtime.trial_copy import copy_pipeline
+from uncork.pipeline.transforms.apply import apply_edit
 
 IN_PLACE = (
     SplitMap, DrawFirst, DecodeAndCrop, VectorizeMap, InlineMap, ParallelMap, ParallelInterleave,
@@ -119,24 +119,26 @@ def _compare(steps, size, kinds, highest, tuned):
     data = tf.data.Dataset.range(size)
     for step in steps:
         data = grown(data, step)
-    original = read(data)
+    original = read_pipeline(data)
     assume(not draws_ahead(original))
     assume(not shuffles_nothing(original))
 
     def seen(pipeline):
-        data = in_order(pipeline)
+        data = with_deterministic_order(pipeline)
         return passes(data if tuned else untuned(data), 1)
 
-    twin = seeded(original, 9)
-    expected = seen(seeded(original, 9))
+    twin = create_seeded_copy(original, 9)
+    expected = seen(create_seeded_copy(original, 9))
     assume(expected[0].error is not None)
-    assume(not fails_by_fusion(in_order(apart(twin)), expected))
-    assert seen(apart(twin)) == expected
+    assume(not fails_by_fusion(with_deterministic_order(copy_pipeline(twin)), expected))
+    assert seen(copy_pipeline(twin)) == expected
     for edit, changed in legal_edits(twin, IN_PLACE, highest=highest):
-        assert _same(seen(serially_drawn(apart(changed), edit)), expected, original, edit), edit
+        assert _same(
+            seen(serially_drawn(copy_pipeline(changed), edit)), expected, original, edit
+        ), edit
     for edit in whole_edits(twin):
-        assert seen(apart(apply(twin, edit))) == expected, edit
-    together, edits = all_together(apart(twin), kinds, highest=highest)
+        assert seen(copy_pipeline(apply_edit(twin, edit))) == expected, edit
+    together, edits = all_together(copy_pipeline(twin), kinds, highest=highest)
     assert _same(seen(serially_drawn(together, *edits)), expected, original, *edits), edits
 
 

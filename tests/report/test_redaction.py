@@ -5,35 +5,40 @@ import re
 import pytest
 
 from records import STEPS, diagnosis, plan, stage, workload_diagnosis
-from uncork.core.base.errors import PlanRefused, quoted, told
+from uncork.core.base.errors import PlanRefused, describe_error, quote
 from uncork.core.base.measurement import compare
 from uncork.core.base.record import replace, to_json
-from uncork.core.documents.plan import Policy, dump, load, seal
+from uncork.core.documents.plan import Policy, parse_plan, seal_plan, serialize_plan
 from uncork.core.edits.pipeline import DiskCache
 from uncork.core.edits.step import ArrayArguments, DtypePolicy, LayersInInput
 from uncork.core.evidence.callbacks import CallbackCost, Validation
-from uncork.core.evidence.kernels import KernelPart
-from uncork.core.evidence.loop import Growth, Waiting
+from uncork.core.evidence.kernels import KernelGroup
+from uncork.core.evidence.loop import HostSync, StateGrowth
 from uncork.core.evidence.model import SlowLayer, Transfer
-from uncork.core.evidence.stage import Copied
-from uncork.core.evidence.storage import Disk
-from uncork.report.redaction import Concealer, conceal
+from uncork.core.evidence.stage import ArrayCopy
+from uncork.core.evidence.storage import CacheFolder
+from uncork.report.redaction import Redactor, redact
 
 SECRETS = ("acme", "patient", "tumour", "Onco", "scans", "Margin")
 NAME = "/home/acme/tumour/train.py"
 FOLDER = "/mnt/our tumour scans"
-COPIED = Copied(at="/home/acme/scans.py:40", share=0.5, made_bytes=9, used_bytes=1)
+COPIED = ArrayCopy(at="/home/acme/scans.py:40", share=0.5, copied_bytes=9, batch_bytes=1)
 CARD = "/job:acme/replica:0/task:0/device:GPU:0"
-SENT = Transfer(device="GPU:0", bytes=9, needed_bytes=9, wall_s=0.1, cpu_s=0.1, placement=CARD)
+SENT = Transfer(device="GPU:0", batch_bytes=9, min_bytes=9, wall_s=0.1, cpu_s=0.1, placement=CARD)
 
-OWN_KERNELS = KernelPart(
-    phase="forward", share=0.5, calls=3.0, kernel="MatMul", layer="TumourNet", at=f"{NAME}:9"
+OWN_KERNELS = KernelGroup(
+    phase="forward",
+    share=0.5,
+    calls_per_step=3.0,
+    main_kernel="MatMul",
+    layer="TumourNet",
+    at=f"{NAME}:9",
 )
 OWN_LAYER = SlowLayer(
     layer="OncoGRU",
     argument="recurrent_dropout",
     at=f"{NAME}:8",
-    without=compare([100.0] * 6, [200.0] * 6),
+    speedup_without_argument=compare([100.0] * 6, [200.0] * 6),
 )
 
 
@@ -42,37 +47,43 @@ def secretive():
     stages = (
         stage(0, "tfrecord", at=f"{NAME}:8"),
         stage(1, "map", 0.01, at="/home/acme/patient_lib.py:40", name="decode_scans"),
-        stage(2, "pydataset", at=f"{NAME}:9", copied=COPIED),
+        stage(2, "pydataset", at=f"{NAME}:9", array_copy=COPIED),
     )
     base = workload_diagnosis()
     model = replace(base.workload.model, name="OncoNet", loss="MarginLoss", optimizer="AcmeAdam")
     workload = replace(
         base.workload,
         at=f"{NAME}:58",
-        step_at="/home/acme/tumour/model.py:7",
-        policy_at="/home/acme/tumour/precision.py:3",
+        step_setup_at="/home/acme/tumour/model.py:7",
+        dtype_policy_at="/home/acme/tumour/precision.py:3",
         model=replace(model, optimizer="acme>Adam"),
         element_spec="{'patient_age': float32[batch]}",
-        batch_hooks=("TumourBoard",),
-        not_traceable="it changes 'patient_count' in each step",
-        numbers=("tumour_rate",),
-        first_layers=("acme_augment",),
+        batch_callbacks=("TumourBoard",),
+        tf_function_refusal="it changes 'patient_count' in each step",
+        number_arguments=("tumour_rate",),
+        preprocessing_layers=("acme_augment",),
         random_layers=("patient_dropout",),
-        sensitive_layers=("tumour_logits",),
+        precision_sensitive_layers=("tumour_logits",),
     )
     before = replace(
         base,
         workload=workload,
         transfer=SENT,
-        disk=Disk(folder=FOLDER, refused=f"no files can be kept in {FOLDER}: Permission denied"),
+        cache_folder=CacheFolder(
+            path=FOLDER, refusal_reason=f"no files can be kept in {FOLDER}: Permission denied"
+        ),
         kernels=(OWN_KERNELS,),
         slow_layers=(OWN_LAYER,),
-        callbacks=(CallbackCost(name="TumourBoard", seconds=0.1, at=f"{NAME}:30"),),
-        growth=Growth(
-            name="tumour_bank", bytes_per_step=9.0, first_s=0.1, added_s=0.1, at=f"{NAME}:9"
+        callbacks=(CallbackCost(name="TumourBoard", batch_s=0.1, at=f"{NAME}:30"),),
+        state_growth=StateGrowth(
+            name="tumour_bank",
+            bytes_per_step=9.0,
+            first_step_s=0.1,
+            added_s_per_step=0.1,
+            at=f"{NAME}:9",
         ),
-        waiting=Waiting(share=0.5, at=f"{NAME}:31"),
-        validation=Validation(seconds=1.0, samples=9, at="/home/acme/scans.py:4"),
+        host_sync=HostSync(share=0.5, at=f"{NAME}:31"),
+        validation=Validation(validation_s=1.0, sample_count=9, at="/home/acme/scans.py:4"),
         stages=stages,
         findings=tuple(
             replace(
@@ -90,29 +101,29 @@ def secretive():
         replace(s, at=f"{NAME}:58", reason=f"decode_scans of {NAME}", source_edit="decode_scans(x)")
         for s in STEPS
     )
-    kept = DiskCache(stage=1, expects="51ab", folder=FOLDER)
+    kept = DiskCache(stage=1, expected_digest="51ab", folder=FOLDER)
     named = (
-        ArrayArguments(code="c0de", names=("patient_table",)),
-        DtypePolicy(policy="mixed_bfloat16", keep=("tumour_head",)),
-        LayersInInput(layers=("acme_scale",)),
+        ArrayArguments(code_digest="c0de", argument_names=("patient_table",)),
+        DtypePolicy(policy="mixed_bfloat16", float32_layers=("tumour_head",)),
+        LayersInInput(layer_names=("acme_scale",)),
     )
     steps = (
         replace(steps[0], edits=(kept, *named), reason=f"no room in {FOLDER} for patient_table"),
         *steps[1:],
     )
     notes = (f"{NAME} was changed",)
-    policy = Policy(disk_cache=FOLDER)
+    policy = Policy(disk_cache_folder=FOLDER)
     return plan(script=NAME, before=before, after=None, steps=steps, notes=notes, policy=policy)
 
 
 def test_nothing_of_the_user_s_is_left():
-    text = to_json(conceal(secretive())).decode()
+    text = to_json(redact(secretive())).decode()
     assert not [s for s in SECRETS if re.search(s, text, re.IGNORECASE)]
 
 
 def test_all_figures_are_left():
     made = secretive()
-    hidden = conceal(made)
+    hidden = redact(made)
     assert hidden.speedup == made.speedup
     assert hidden.before.measurement == made.before.measurement
     assert hidden.before.breakdown == made.before.breakdown
@@ -122,7 +133,7 @@ def test_all_figures_are_left():
 
 
 def test_places_can_be_told_apart():
-    hidden = conceal(secretive())
+    hidden = redact(secretive())
     assert hidden.script == "file1"
     assert hidden.before.workload.at == "file1:58"
     lib = hidden.before.stages[1].at
@@ -134,13 +145,13 @@ def test_places_can_be_told_apart():
 
 def test_a_concealed_plan_cannot_be_run():
     with pytest.raises(PlanRefused):
-        load(to_json(conceal(seal(plan()))))
-    assert load(dump(plan())) == seal(plan())
+        parse_plan(to_json(redact(seal_plan(plan()))))
+    assert parse_plan(serialize_plan(plan())) == seal_plan(plan())
 
 
 def test_a_diagnosis_as_well():
     found = diagnosis()
-    hidden = conceal(found)
+    hidden = redact(found)
     assert "train.py" not in to_json(hidden).decode()
     assert hidden.workloads[0].ceilings == found.workloads[0].ceilings
 
@@ -159,8 +170,8 @@ def test_a_diagnosis_as_well():
         ("reads data/step/secret.csv", "reads hidden"),
         ("'uncork tune' reads b'patient name'", "'uncork tune' reads bhidden"),
         ("the user's map reads 'patient'", "the user's map reads hidden"),
-        (f"saved: {quoted('run 1/my patients.log')}", "saved: hidden"),
-        (f"failed: {told(ValueError('TumourNet.call()'))}", "failed: ValueError: hidden"),
+        (f"saved: {quote('run 1/my patients.log')}", "saved: hidden"),
+        (f"failed: {describe_error(ValueError('TumourNet.call()'))}", "failed: ValueError: hidden"),
         ("C'est la vie", "C'est la vie"),
         ("load", "function1"),
         ("unload loads reload", "unload loads reload"),
@@ -168,4 +179,4 @@ def test_a_diagnosis_as_well():
     ],
 )
 def test_sentences(text, left):
-    assert Concealer(["train.py"], ["load"]).text(text) == left
+    assert Redactor(["train.py"], ["load"]).redact_text(text) == left

@@ -6,7 +6,7 @@ from records import MACHINE, TRAP, healthy_diagnosis, observed, stage, workload_
 from uncork.core.base.measurement import compare
 from uncork.core.base.record import replace
 from uncork.core.documents.diagnosis import Cause
-from uncork.core.evidence.stage import CachePoint, Copied
+from uncork.core.evidence.stage import ArrayCopy, CachePoint
 from uncork.rules import judge as rules
 from uncork.rules.judge import judge
 
@@ -16,9 +16,9 @@ MANY = observed(
         "map",
         0.06,
         parallelism=1,
-        cache_point=CachePoint(elements=9, memory_bytes=900, saved_cpu_s_per_step=0.06),
+        cache_point=CachePoint(element_count=9, memory_bytes=900, saved_cpu_s_per_step=0.06),
     ),
-    stage(1, "map", 0.03, parallelism=1, random=True),
+    stage(1, "map", 0.03, parallelism=1, is_random=True),
     shares={"input": 0.6, "host": 0.2, "step": 0.2},
 )
 
@@ -38,8 +38,8 @@ def test_the_largest_bound_comes_first():
     ("share", "expected"), [(0.9, ["array_copies"]), (0.3, ["python_loader", "array_copies"])]
 )
 def test_why_a_loader_is_slow_stands_instead_of_that_it_is(share, expected):
-    copied = Copied(at="train.py:20", share=share, made_bytes=10**8, used_bytes=10**6)
-    loader = stage(0, "pydataset", 0.1, parallelism=1, python=True, copied=copied)
+    copied = ArrayCopy(at="train.py:20", share=share, copied_bytes=10**8, batch_bytes=10**6)
+    loader = stage(0, "pydataset", 0.1, parallelism=1, has_python_code=True, array_copy=copied)
     assert causes(observed(loader, shares={"input": 0.7, "step": 0.3})) == expected
 
 
@@ -47,30 +47,32 @@ def test_the_line_that_explains_a_slow_loader_may_stand_outside_of_it():
     loader = stage(
         *(0, "pydataset", 0.1),
         parallelism=1,
-        python=True,
+        has_python_code=True,
         float32_cpu_s_per_element=0.02,
-        wide_at="train.py:3",
+        float64_at="train.py:3",
     )
     found = judge(observed(loader, shares={"input": 0.7, "step": 0.3}), MACHINE).findings
     assert [(f.cause, f.at) for f in found] == [("wide_dtype", "train.py:3")]
 
 
 def test_another_loader_does_not_explain_a_slow_one():
-    slow = stage(0, "from_generator", 0.06, parallelism=1, python=True, python_at="train.py:7")
+    slow = stage(
+        0, "from_generator", 0.06, parallelism=1, has_python_code=True, python_code_at="train.py:7"
+    )
     wide = stage(
         *(1, "from_generator", 0.05),
         parallelism=1,
-        python=True,
-        python_at="train.py:9",
+        has_python_code=True,
+        python_code_at="train.py:9",
         float32_cpu_s_per_element=0.01,
-        wide_at="train.py:3",
+        float64_at="train.py:3",
     )
     found = causes(observed(slow, wide, shares={"input": 0.7, "step": 0.3}))
     assert {"python_loader", "wide_dtype"} <= set(found)
 
 
 def test_another_stage_does_not_explain_a_slow_loader():
-    loader = stage(0, "from_generator", 0.06, parallelism=1, python=True)
+    loader = stage(0, "from_generator", 0.06, parallelism=1, has_python_code=True)
     wide = stage(1, "map", 0.04, parallelism=1, float32_cpu_s_per_element=0.001)
     found = causes(observed(loader, wide, shares={"input": 0.7, "step": 0.3}))
     assert {"python_loader", "wide_dtype"} <= set(found)
@@ -86,7 +88,7 @@ def test_traps_come_before_brakes(monkeypatch):
 def test_what_gains_nothing_hides_nothing(monkeypatch):
     """A defect of Keras's, say, of a training whose kernels would be faster in bfloat16."""
     monkeypatch.setattr(rules, "RULES", (lambda d, m: iter((TRAP,)),))
-    computing = observed(shares={"step": 1.0}, in_bfloat16=LOWER)
+    computing = observed(shares={"step": 1.0}, bfloat16_speedup=LOWER)
     assert causes(computing) == [TRAP.cause, "low_precision_unused"]
 
 
@@ -121,12 +123,14 @@ def test_what_no_rule_explains_is_not_healthy():
 
 def test_healthy_stands_alone():
     assert "healthy" not in causes(MANY)
-    assert causes(observed(shares={"step": 1.0}, in_bfloat16=LOWER)) == ["low_precision_unused"]
+    assert causes(observed(shares={"step": 1.0}, bfloat16_speedup=LOWER)) == [
+        "low_precision_unused"
+    ]
 
 
 def test_a_brake_silences_the_compute_rule():
     shares = {"step": 0.86, "host": 0.14}
-    assert causes(observed(shares=shares, in_bfloat16=LOWER)) == ["small_steps"]
+    assert causes(observed(shares=shares, bfloat16_speedup=LOWER)) == ["small_steps"]
 
 
 def test_a_realistic_image_training():
@@ -148,7 +152,7 @@ def test_judging_twice_changes_nothing():
         observed(),
         observed(breakdown={}),
         observed(ceilings={}),
-        observed(stage(0, "opaque", opaque=True), shares={"input": 0.99}),
+        observed(stage(0, "opaque", is_opaque=True), shares={"input": 0.99}),
         observed(workload={"model": None, "kind": "custom_loop", "batch_size": None}),
         observed(workload={"epochs": 0, "steps_per_epoch": None}),
         observed(step_s=1e-9, shares={"host": 0.999}),

@@ -6,19 +6,19 @@ import pytest
 
 from uncork.core.base.record import replace
 from uncork.core.evidence.stage import AUTOTUNE, Stage
-from uncork.rules.nondeterminism import left_to_timing
+from uncork.rules.nondeterminism import timing_notes
 
-AUGMENT = Stage(index=2, kind="map", at="train.py:9", random=True, parallelism=AUTOTUNE)
+AUGMENT = Stage(index=2, kind="map", at="train.py:9", is_random=True, parallelism=AUTOTUNE)
 CROP = replace(AUGMENT, index=3, at="train.py:12", parallelism=4)
 
 
 def test_maps_that_draw_in_parallel_are_named_once_each():
-    (found,) = left_to_timing([AUGMENT, CROP, replace(CROP, index=4)])
+    (found,) = timing_notes([AUGMENT, CROP, replace(CROP, index=4)])
     assert "is left to timing at train.py:9, train.py:12, but" in found
 
 
 def test_where_no_line_is_known_the_stage_is_named():
-    (found,) = left_to_timing([replace(AUGMENT, at=None)])
+    (found,) = timing_notes([replace(AUGMENT, at=None)])
     assert "at map, but" in found
 
 
@@ -27,9 +27,9 @@ def test_where_no_line_is_known_the_stage_is_named():
     [
         replace(AUGMENT, parallelism=1),
         replace(AUGMENT, parallelism=None),
-        replace(AUGMENT, random=False),
+        replace(AUGMENT, is_random=False),
         replace(AUGMENT, kind="shuffle"),
     ],
 )
 def test_what_draws_in_turn_or_not_at_all_is_repeatable(stage):
-    assert left_to_timing([stage]) == ()
+    assert timing_notes([stage]) == ()

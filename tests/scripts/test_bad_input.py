@@ -19,7 +19,7 @@ from running import Run, Write, as_from_a_terminal, environment, left_behind
 from short_worker import children_by_decree
 from uncork.core.base.record import from_json
 from uncork.core.documents.diagnosis import Diagnosis
-from uncork.core.documents.plan import Policy, load
+from uncork.core.documents.plan import Policy, parse_plan
 from uncork.core.edits.edit import Guarantee
 from uncork.core.edits.step import DtypePolicy, JitCompile, StepEdit
 from uncork.engine.commands.diagnose import list_trainings
@@ -201,18 +201,18 @@ def test_data_and_models_of_all_kinds_are_diagnosed(case: str, tmp_path: Path) -
     from uncork.core.base.journal import Journal  # noqa: PLC0415 - imports TensorFlow below
     from uncork.engine.diagnose.observe import observe  # noqa: PLC0415
     from uncork.engine.fit.fit_subject import FitSubject  # noqa: PLC0415
-    from uncork.measure.machine.devices import machine  # noqa: PLC0415
+    from uncork.measure.machine.devices import detect_machine  # noqa: PLC0415
 
     model, given = fit_of(HEAD + DATA[case])
     subject = FitSubject(model, given, 0, "train.py:9", str(tmp_path))
     try:
-        found = observe(subject, machine(), Journal(), budget_s=2.0)
+        found = observe(subject, detect_machine(), Journal(), budget_s=2.0)
     finally:
         subject.restore()
     assert found.measurement.samples_per_s > 0
     assert sum(found.breakdown.values()) == pytest.approx(1.0)
     # Where others are at work on the machine, the step may seem to leave much to be won.
-    assert found.unclear or found.findings or found.headroom > 1.5
+    assert found.is_inconclusive or found.findings or found.headroom > 1.5
 
 
 def fit_of(text: str) -> tuple[Any, dict[str, Any]]:
@@ -237,9 +237,9 @@ def test_a_fit_called_for_each_batch_is_seen_as_one_training(
     done = uncork("diagnose", "train.py", "--budget", 2)
     assert done.returncode == 0, done.stderr
     (found,) = diagnosis(tmp_path).workloads
-    assert found.workload.called_in_loop
+    assert found.workload.is_fit_in_loop
     named = [(finding.cause, finding.at) for finding in found.findings]
-    assert found.unclear or named[0] == ("fit_in_loop", "train.py:11")
+    assert found.is_inconclusive or named[0] == ("fit_in_loop", "train.py:11")
 
 
 def test_a_fit_that_is_called_a_few_times_is_too_small(write: Write, uncork: Run) -> None:
@@ -343,7 +343,7 @@ def test_a_script_that_leaves_a_thread_behind_is_not_waited_for(
     assert found.at == "train.py:12"
     stopped = "raise ValueError('before it is told to stop')"
     write(begin + HEAD + stopped)
-    with pytest.raises(processes.ChildFailed) as failed:
+    with pytest.raises(processes.WorkerFailed) as failed:
         list_trainings(Script("train.py"), lambda _: None)
     assert failed.value.exit_code == 1
 
@@ -395,7 +395,7 @@ def test_ctrl_c_saves_what_was_found(write: Write, tmp_path: Path) -> None:
         os.kill(process.pid, signal.SIGINT)
         rest, _ = process.communicate(timeout=60)
     assert process.returncode == 130, rest
-    plan = load((tmp_path / "plan.json").read_bytes())
+    plan = parse_plan((tmp_path / "plan.json").read_bytes())
     assert plan.steps
     assert any("interrupted" in note for note in plan.notes)
     assert left_behind(tmp_path) == []
@@ -430,7 +430,7 @@ def test_a_killed_child_loses_no_step(write: Write, tmp_path: Path) -> None:
         rest, _ = process.communicate(timeout=60)
     assert process.returncode == 130, rest
     assert "SIGKILL (out of memory?)" in rest
-    assert load((tmp_path / "plan.json").read_bytes()).steps
+    assert parse_plan((tmp_path / "plan.json").read_bytes()).steps
     assert left_behind(tmp_path) == []
 
 
@@ -475,7 +475,7 @@ def test_out_of_memory_in_a_trial_is_a_failed_step(
     failed = [step for step in plan.steps if step.outcome == "failed"]
     assert failed
     assert all("2 TB of activations" in step.reason for step in failed)
-    assert plan.kept == ()
+    assert plan.accepted_steps == ()
     for ours, theirs in zip(before, model.get_weights(), strict=True):
         np.testing.assert_array_equal(ours, theirs)
 

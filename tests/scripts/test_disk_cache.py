@@ -17,7 +17,7 @@ from records import STEPS, plan, workload_diagnosis
 from running import Run, as_from_a_terminal, environment, run_python
 from short_worker import children_by_decree
 from uncork.core.base.record import replace
-from uncork.core.documents.plan import Plan, Policy, dump, load
+from uncork.core.documents.plan import Plan, Policy, parse_plan, serialize_plan
 from uncork.core.edits.pipeline import DiskCache, Prefetch, SplitMap
 from uncork.engine.commands.tune import tune
 from uncork.engine.process.worker_process import Script
@@ -38,10 +38,10 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def planned(cwd: Path, folder: Path, size: int = 0) -> Path:
     """The plan that is there, with files in the place of memory."""
-    made = load((cwd / "exact.json").read_bytes())
-    step = made.kept[0]
+    made = parse_plan((cwd / "exact.json").read_bytes())
+    step = made.accepted_steps[0]
     edits = tuple(
-        DiskCache(stage=e.stage, expects="", bytes=size, folder=str(folder))
+        DiskCache(stage=e.stage, expected_digest="", size_bytes=size, folder=str(folder))
         if type(e).__name__ == "Cache"
         else replace(e, expects="")
         if type(e).__name__ in ("Prefetch", "AutotuneOff")
@@ -49,7 +49,7 @@ def planned(cwd: Path, folder: Path, size: int = 0) -> Path:
         for e in step.edits
     )
     path = cwd / f"{folder.name}.json"
-    path.write_bytes(dump(replace(made, steps=(replace(step, edits=edits),))))
+    path.write_bytes(serialize_plan(replace(made, steps=(replace(step, edits=edits),))))
     return path
 
 
@@ -149,27 +149,27 @@ def test_a_script_is_tuned_and_run_end_to_end(
     folder.mkdir()
     children_by_decree(monkeypatch, "disk_cache")
     monkeypatch.chdir(tmp_path)
-    policy = Policy(budget_s=1e6, disk_cache=str(folder), loosest="exact")
+    policy = Policy(budget_s=1e6, disk_cache_folder=str(folder), loosest_guarantee="exact")
     made, interrupted = tune(Script("train.py", ("50",)), lambda _: None, policy=policy)
     assert not interrupted
     assert not list(folder.iterdir())
-    assert made.before.disk is not None
-    assert made.before.disk.folder == made.policy.disk_cache == str(folder)
+    assert made.before.cache_folder is not None
+    assert made.before.cache_folder.path == made.policy.disk_cache_folder == str(folder)
     found = next(step for step in made.steps if step.name == "disk_cache")
     assert found.outcome == "kept", found.reason
     assert found.proof is not None
     assert found.proof.passed
     assert found.proof.kind == "exact"
-    (tmp_path / "plan.json").write_bytes(dump(made))
+    (tmp_path / "plan.json").write_bytes(serialize_plan(made))
     ran = uncork("run", "--strict", "--plan", "plan.json", "train.py", 2)
     assert ran.returncode == 0, ran.stderr
     assert not list(folder.iterdir())
 
 
 def test_a_plan_with_files_is_read_as_it_was_written(tmp_path: Path) -> None:
-    edits = SplitMap(stage=1, expects="a"), DiskCache(
-        stage=1, expects="b", bytes=9, folder=str(tmp_path)
-    ), Prefetch(expects="c")  # fmt: skip
+    edits = SplitMap(stage=1, expected_digest="a"), DiskCache(
+        stage=1, expected_digest="b", size_bytes=9, folder=str(tmp_path)
+    ), Prefetch(expected_digest="c")  # fmt: skip
     kept = next(step for step in STEPS if step.outcome == "kept")
     made: Plan = plan(before=workload_diagnosis(), steps=(replace(kept, edits=edits),))
-    assert load(dump(made)).edits == edits
+    assert parse_plan(serialize_plan(made)).edits == edits

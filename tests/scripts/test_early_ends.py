@@ -15,11 +15,11 @@ import pytest
 from records import MACHINE, plan
 from uncork.core.base.errors import ScriptFailed
 from uncork.core.base.record import to_json, write_atomically
-from uncork.core.documents.job import Job, Result
+from uncork.core.documents.job import Job, JobResult
 from uncork.engine.commands import tune as verbs
 from uncork.engine.commands.confirm import confirm
 from uncork.engine.process import worker_process as processes
-from uncork.engine.process.worker_process import Script, run_child
+from uncork.engine.process.worker_process import Script, run_worker
 from uncork.engine.worker import main as child
 
 
@@ -32,7 +32,7 @@ def test_a_script_that_exits_with_a_code_has_failed(monkeypatch, tmp_path: Path)
         raise SystemExit(2)
 
     monkeypatch.setattr(child, "run_script", run_script)
-    job = Job(mode="tune", result=str(tmp_path / "result"))
+    job = Job(mode="tune", result_path=str(tmp_path / "result"))
     with pytest.raises(ScriptFailed, match="ended itself with 2"), ExitStack() as held:
         child._trial(job, Path("train.py"), (), held)
     assert failed == [{"held_back": (), "made": ()}]
@@ -46,14 +46,17 @@ def test_one_that_ends_its_process_was_not_interrupted(monkeypatch, code, ending
 
     def wait(process, journal, follow):
         process.wait()
-        found = Result(machine=MACHINE, interrupted=True)
+        found = JobResult(machine=MACHINE, is_interrupted=True)
         write_atomically(journal.with_name("result"), to_json(found))
         return code
 
     monkeypatch.setattr(processes, "_wait", wait)
     monkeypatch.setattr(processes, "_CHILD", "pass")
-    found = run_child(Job(mode="tune"), Script("train.py"), lambda event: None)
-    assert (found.failed, found.interrupted) == (ending == "failed", ending == "interrupted")
+    found = run_worker(Job(mode="tune"), Script("train.py"), lambda event: None)
+    assert (found.has_script_failed, found.is_interrupted) == (
+        ending == "failed",
+        ending == "interrupted",
+    )
 
 
 def test_a_process_imports_nothing_that_a_script_may_set_up_first():

@@ -8,8 +8,8 @@ import tensorflow as tf
 from running import Run, Write
 from uncork.core.base.record import from_json
 from uncork.core.documents.diagnosis import Diagnosis
-from uncork.pipeline.analysis.passes import repeats
-from uncork.pipeline.ir.tree import read
+from uncork.pipeline.analysis.passes import is_repeated
+from uncork.pipeline.ir.tree import read_pipeline
 
 Dataset = tf.data.Dataset
 RANGE = Dataset.range
@@ -47,7 +47,7 @@ SCRIPT = """
     ],
 )
 def test_joined_data_is_read_again_where_no_part_of_it_ends_first(data, expected):
-    assert repeats(read(data)) is expected
+    assert is_repeated(read_pipeline(data)) is expected
 
 
 @pytest.mark.slow
@@ -58,5 +58,5 @@ def test_an_epoch_ends_where_the_loop_is_left(write: Write, uncork: Run, tmp_pat
     found = from_json((tmp_path / "d.json").read_bytes(), Diagnosis).workloads[0]
     assert found.workload.steps_per_epoch == 7
     prefetch = found.stages[-1]
-    assert (prefetch.kind, prefetch.ahead, prefetch.length) == ("prefetch", 400, -1)
+    assert (prefetch.kind, prefetch.prefetched_elements, prefetch.length) == ("prefetch", 400, -1)
     assert "cache_missing" not in [f.cause for f in found.findings]  # it would never be complete

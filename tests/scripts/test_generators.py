@@ -12,11 +12,11 @@ from uncork.capture.base.listener import FitCall
 from uncork.capture.base.stop import StopScript
 from uncork.core.base.errors import NothingToMeasure, WrongUse
 from uncork.core.base.journal import Journal
-from uncork.core.documents.job import Job, Result
+from uncork.core.documents.job import Job, JobResult
 from uncork.core.edits.step import FusedUpdates
 from uncork.engine.fit.fit_subject import FitSubject
-from uncork.engine.worker.job_listener import Trial
-from uncork.training.input.generator_stream import read_on
+from uncork.engine.worker.job_listener import JobListener
+from uncork.training.input.generator_stream import share_generator
 
 
 def trained():
@@ -38,7 +38,7 @@ def few():
 
 
 def subject(model, generator, tmp_path, **given):
-    arguments = read_on({"x": generator, "epochs": 2, **given})
+    arguments = share_generator({"x": generator, "epochs": 2, **given})
     return FitSubject(model, arguments, 0, "train.py:9", str(tmp_path))
 
 
@@ -47,8 +47,8 @@ def test_its_steps_are_run_and_proved_and_the_model_is_given_back(tmp_path):
     before = [v.numpy().copy() for v in model.variables]
     tried = subject(model, batches(), tmp_path, steps_per_epoch=20)
     work = tried.workload
-    assert (work.data, work.element_spec, work.batch_size) == ("generator", "generator", 8)
-    assert (work.steps_per_epoch, work.steps_given) == (20, True)
+    assert (work.data_kind, work.element_spec, work.batch_size) == ("generator", "generator", 8)
+    assert (work.steps_per_epoch, work.has_explicit_steps) == (20, True)
     runner = tried.runner(tried.original)
     runner.prime()
     assert runner.block(0.05).steps > 0
@@ -78,7 +78,7 @@ def test_where_the_process_goes_on_it_is_left_alone():
     np.testing.assert_array_equal(next(generator)[0], first[0])
 
 
-class Looking(Trial):
+class Looking(JobListener):
     """Runs some steps of whatever it is given."""
 
     takes_any_loop = True
@@ -88,7 +88,7 @@ class Looking(Trial):
         runner = subject.runner(subject.original)
         runner.prime()
         runner.block(0.2)
-        return Result(machine=machine)
+        return JobResult(machine=machine)
 
 
 def begun():
@@ -125,7 +125,7 @@ def test_so_is_one_of_many_small_fits(trial):
 
     with pytest.raises(StopScript):
         script()
-    assert trial.seen.workload.called_in_loop
+    assert trial.seen.workload.is_fit_in_loop
 
 
 def test_that_it_has_ended_for_good_is_told_as_such(trial):
@@ -149,7 +149,7 @@ def test_nothing_more_is_tried_of_one_that_has_ended(tmp_path):
     generator = some()
     next(generator)
     tried = subject(trained(), generator, tmp_path)
-    assert tried.out_of_data() == ""
+    assert tried.end_of_data_reason() == ""
     with pytest.raises((NothingToMeasure, tf.errors.OpError)):
         tried.runner(tried.original).block(0.5)
-    assert "ended after 39 batches" in tried.out_of_data()
+    assert "ended after 39 batches" in tried.end_of_data_reason()

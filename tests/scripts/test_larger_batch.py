@@ -19,13 +19,13 @@ from uncork.core.base.record import replace
 from uncork.core.documents.plan import Plan
 from uncork.core.edits.pipeline import Rebatch
 from uncork.core.edits.step import LargerBatch
-from uncork.engine.apply.plan_listener import Running
+from uncork.engine.apply.plan_listener import PlanListener
 from uncork.engine.fit.fit_subject import FitSubject
 
 ROWS = np.random.default_rng(0).normal(size=(124, 4)).astype("float32")
 SUMS = ROWS.sum(1, keepdims=True)
 KEPT = next(step for step in STEPS if step.outcome == "kept")
-FOUR = LargerBatch(times=4, rate=2.0)
+FOUR = LargerBatch(batch_multiplier=4, learning_rate_multiplier=2.0)
 
 
 class Sizes(keras.callbacks.Callback):
@@ -53,8 +53,8 @@ def planned(made: FitCall, tmp_path: Any) -> Plan:
     subject = FitSubject(made.model, made.arguments, 0, made.at, str(tmp_path))
     version, edits = subject.original, ()
     if version.pipeline is not None:
-        rebatch = Rebatch(times=4, batch_size=32, expects="")
-        edits = version.with_pipeline_edits((rebatch,)).edits
+        rebatch = Rebatch(batch_multiplier=4, batch_size=32, expected_digest="")
+        edits = version.with_pipeline_edits((rebatch,)).pipeline_edits
     kept = replace(KEPT, edits=(*edits, FOUR), guarantee="training")
     subject.restore()
     return plan(before=workload_diagnosis(workload=subject.workload, stages=()), steps=(kept,))
@@ -72,7 +72,7 @@ def pipeline() -> dict[str, Any]:
 def test_an_epoch_has_a_quarter_of_the_steps_and_all_samples(given, tmp_path):
     sizes = Sizes()
     made = call(**given(), epochs=2, callbacks=[sizes])
-    Running(planned(made, tmp_path), strict=True).fit(made)
+    PlanListener(planned(made, tmp_path), strict=True).fit(made)
     assert sizes.steps == 4  # 32, 32, 32, 28
     assert sizes.rate == pytest.approx(0.01)
     by_hand = call(x=ROWS, y=SUMS, batch_size=32, shuffle=False, epochs=2)
@@ -92,13 +92,13 @@ def test_the_validation_keeps_its_batch(tmp_path, monkeypatch):
         return step(self, data)
 
     monkeypatch.setattr(keras.Sequential, "test_step", watched)
-    Running(planned(made, tmp_path), strict=True).fit(made)
+    PlanListener(planned(made, tmp_path), strict=True).fit(made)
     assert set(seen) == {8, 124 % 8}
 
 
 def test_the_optimizer_is_the_user_s_again(tmp_path):
     made = call(**arrays(), epochs=1)
-    Running(planned(made, tmp_path), strict=True).fit(made)
+    PlanListener(planned(made, tmp_path), strict=True).fit(made)
     assert "_get_current_learning_rate" not in vars(made.model.optimizer)
 
 
@@ -108,7 +108,7 @@ def test_the_optimizer_is_the_user_s_again(tmp_path):
 def test_for_another_batch_the_plan_is_refused(changed, tmp_path):
     made = planned(call(**arrays(), epochs=1), tmp_path)
     with pytest.raises(PlanRefused, match=r"steps_per_epoch|samples of a batch"):
-        Running(made, strict=True).fit(call(**changed, epochs=1))
+        PlanListener(made, strict=True).fit(call(**changed, epochs=1))
 
 
 def test_where_the_last_larger_batch_would_lack_much_the_plan_is_refused(tmp_path):
@@ -116,7 +116,7 @@ def test_where_the_last_larger_batch_would_lack_much_the_plan_is_refused(tmp_pat
     made = planned(call(**arrays(), epochs=1), tmp_path)
     few = call(x=ROWS[:40], y=SUMS[:40], batch_size=8, shuffle=False, epochs=1)  # five for four
     with pytest.raises(PlanRefused, match="batches of an epoch"):
-        Running(made, strict=True).fit(few)
+        PlanListener(made, strict=True).fit(few)
 
 
 def test_a_second_fit_has_its_schedule_where_the_first_left_it(tmp_path):
@@ -124,7 +124,7 @@ def test_a_second_fit_has_its_schedule_where_the_first_left_it(tmp_path):
     made = call(**arrays(), epochs=1)
     falling = keras.optimizers.schedules.PolynomialDecay(0.01, 160, 0.0)
     made.model.compile(keras.optimizers.SGD(falling), "mse")
-    running = Running(planned(made, tmp_path), strict=True)
+    running = PlanListener(planned(made, tmp_path), strict=True)
     told = []
     for _ in range(2):
         sizes = Sizes()
@@ -148,7 +148,7 @@ def test_so_it_has_after_one_that_was_interrupted(tmp_path):
     made = call(**arrays(), epochs=1)
     falling = keras.optimizers.schedules.PolynomialDecay(0.01, 160, 0.0)
     made.model.compile(keras.optimizers.SGD(falling), "mse")
-    running, sizes = Running(planned(made, tmp_path), strict=True), Sizes()
+    running, sizes = PlanListener(planned(made, tmp_path), strict=True), Sizes()
     for callback in (Stops(), sizes):
         given = {**made.arguments, "callbacks": [callback]}
         with suppress(KeyboardInterrupt):

@@ -19,7 +19,7 @@ from uncork.core.base.record import replace
 from uncork.core.documents.plan import Plan
 from uncork.core.edits.pipeline import AutotuneOff
 from uncork.core.edits.step import LayersInInput, StepsPerExecution
-from uncork.engine.apply.plan_listener import Running
+from uncork.engine.apply.plan_listener import PlanListener
 from uncork.engine.fit.fit_subject import FitSubject
 
 WORDS = ["a b c", "b c d", "d d a", "e f"] * 8
@@ -54,8 +54,10 @@ def call(*noise: Any, x: Any = None, **arguments: Any) -> FitCall:
 def planned(made: FitCall, tmp_path: Any, *others: Any) -> Plan:
     subject = FitSubject(made.model, made.arguments, 0, made.at, str(tmp_path))
     work = subject.workload
-    first = LayersInInput(layers=work.first_layers, draws=work.first_layers_draw)
-    edits = subject.original.with_edits((*others, first)).edits
+    first = LayersInInput(
+        layer_names=work.preprocessing_layers, is_random=work.is_preprocessing_random
+    )
+    edits = subject.original.with_edits((*others, first)).pipeline_edits
     step = tuple(edit for edit in others if not isinstance(edit, AutotuneOff))
     subject.restore()
     kept = replace(KEPT, edits=(*edits, first, *step))
@@ -66,12 +68,14 @@ def weights(made: FitCall) -> list[Any]:
     return [np.asarray(value) for value in made.model.get_weights()]
 
 
-@pytest.mark.parametrize("others", [(), (AutotuneOff(expects=""), StepsPerExecution(steps=3))])
+@pytest.mark.parametrize(
+    "others", [(), (AutotuneOff(expected_digest=""), StepsPerExecution(steps=3))]
+)
 def test_weights_and_history_are_those_of_the_script(others: Any, tmp_path: Any) -> None:
     plain = call(validation_data=judged())
     history = plain.original(**plain.arguments).history
     made = call(validation_data=judged())
-    found = Running(planned(made, tmp_path, *others), strict=True).fit(made).history
+    found = PlanListener(planned(made, tmp_path, *others), strict=True).fit(made).history
     assert found == history
     assert all(np.array_equal(a, b) for a, b in zip(weights(made), weights(plain), strict=True))
 
@@ -80,8 +84,11 @@ def test_what_draws_is_told_to_be_resampled(tmp_path: Any) -> None:
     made = call(layers.GaussianNoise(0.1, seed=2, name="noise"))
     subject = FitSubject(made.model, made.arguments, 0, made.at, str(tmp_path))
     work = subject.workload
-    assert (work.first_layers, work.first_layers_draw) == (("count", "scale", "noise"), True)
-    first = LayersInInput(layers=work.first_layers, draws=True)
+    assert (work.preprocessing_layers, work.is_preprocessing_random) == (
+        ("count", "scale", "noise"),
+        True,
+    )
+    first = LayersInInput(layer_names=work.preprocessing_layers, is_random=True)
     proof = subject.prove_step(subject.original.with_step_edits((first,)), "exact", 30.0)
     subject.restore()
     assert (proof.passed, proof.kind) == (True, "resampled")
@@ -91,7 +98,7 @@ def test_what_draws_is_told_to_be_resampled(tmp_path: Any) -> None:
 def test_what_draws_nothing_is_exact(tmp_path: Any) -> None:
     made = call()
     subject = FitSubject(made.model, made.arguments, 0, made.at, str(tmp_path))
-    first = LayersInInput(layers=("count", "scale"))
+    first = LayersInInput(layer_names=("count", "scale"))
     proof = subject.prove_step(subject.original.with_step_edits((first,)), "exact", 30.0)
     subject.restore()
     assert (proof.passed, proof.kind) == (True, "exact")
@@ -102,12 +109,12 @@ def test_another_beginning_is_refused_aloud(tmp_path: Any, capsys: Any) -> None:
     other = call(layers.GaussianNoise(0.1, name="noise"))
     other.model.layers[0].name = "another"
     with pytest.raises(PlanRefused, match="begins with another"):
-        Running(made, strict=True).fit(other)
-    Running(made, strict=False).fit(other)
+        PlanListener(made, strict=True).fit(other)
+    PlanListener(made, strict=False).fit(other)
     assert "trains as written, without the plan" in capsys.readouterr().err
 
 
 def test_classes_that_are_weighted_are_refused_aloud(tmp_path: Any) -> None:
     made = planned(call(), tmp_path)
     with pytest.raises(PlanRefused, match="weighted by class"):
-        Running(made, strict=True).fit(call(class_weight={0: 1.0, 1: 3.0}))
+        PlanListener(made, strict=True).fit(call(class_weight={0: 1.0, 1: 3.0}))

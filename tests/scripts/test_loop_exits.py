@@ -11,7 +11,7 @@ from running import Run, Write
 from scripts.test_step_loops import TRAINING
 from uncork.core.base.record import from_json
 from uncork.core.documents.diagnosis import Diagnosis
-from uncork.pycode.frames.enclosing_loops import LoopLines
+from uncork.pycode.frames.enclosing_loops import LoopExitDetector
 
 ENDING = """
     with open("log.txt", "w") as log:
@@ -51,7 +51,7 @@ def test_a_loop_is_left_when_no_loop_around_the_step_runs(tmp_path):
 
     def at(frame):
         if not found:
-            found.append(LoopLines(frame))
+            found.append(LoopExitDetector(frame))
         return found[0].left(frame)
 
     assert where(script, at) == [False] * 6 + [True]
@@ -60,9 +60,13 @@ def test_a_loop_is_left_when_no_loop_around_the_step_runs(tmp_path):
 def test_on_another_thread_and_outside_of_loops_nobody_knows(tmp_path):
     script = tmp_path / "train.py"
     script.write_text("look()\nfor each in range(1):\n    look()\nlook()\n")
-    assert where(script, lambda frame: LoopLines(frame).left(None)) == [False, True, False]
+    assert where(script, lambda frame: LoopExitDetector(frame).has_exited(None)) == [
+        False,
+        True,
+        False,
+    ]
     found = []
-    lines = where(script, LoopLines)[1]
+    lines = where(script, LoopExitDetector)[1]
     thread = threading.Thread(target=lambda: found.append(lines.left(None)))
     thread.start()
     thread.join()

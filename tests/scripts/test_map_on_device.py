@@ -22,14 +22,14 @@ from uncork.core.documents.plan import Plan, Policy
 from uncork.core.edits.edit import Edit
 from uncork.core.edits.pipeline import AutotuneOff, Rebatch
 from uncork.core.edits.step import MapOnDevice, StepsPerExecution
-from uncork.engine.apply.plan_listener import _PLANNED, Running
+from uncork.engine.apply.plan_listener import _PLANNED, PlanListener
 from uncork.engine.diagnose.observe import observe
 from uncork.engine.fit.fit_subject import FitSubject
-from uncork.engine.tune.guarantee_policy import Promises
+from uncork.engine.tune.guarantee_policy import GuaranteePolicy
 from uncork.optimizations.base.proposal import Proposal
-from uncork.optimizations.host.map_on_device import MakeOnDevice, to_the_step
-from uncork.pipeline.profile.stage_costs import measure
-from uncork.training.transforms.device_maps import Unmade
+from uncork.optimizations.host.map_on_device import MapOnDeviceOptimization, device_map_edits
+from uncork.pipeline.profile.stage_costs import measure_stage_costs
+from uncork.training.transforms.device_maps import UnmappedBatch
 
 PIXELS = np.random.default_rng(2).integers(0, 256, (32, 6), "uint8")
 LABELS = np.arange(32, dtype="float32").reshape(-1, 1) % 2
@@ -72,9 +72,9 @@ def subject_of(made: FitCall, folder: Any) -> FitSubject:
 
 def edits_for(subject: FitSubject, *others: Edit, kind: str = "map") -> tuple[Edit, ...]:
     """As the stages of a diagnosis name them."""
-    stages = measure(subject.original.pipeline, batch_size=4, budget_s=0.2)
-    last = next(stage for stage in stages if stage.in_step and stage.kind == kind)
-    return (*to_the_step(last.in_step, "", gathered=kind != "map"), *others)
+    stages = measure_stage_costs(subject.original.pipeline, batch_size=4, budget_s=0.2)
+    last = next(stage for stage in stages if stage.step_offload and stage.kind == kind)
+    return (*device_map_edits(last.step_offload, "", gathers_rows=kind != "map"), *others)
 
 
 def planned(made: FitCall, folder: Any, *others: Edit, kind: str = "map") -> Plan:
@@ -82,7 +82,7 @@ def planned(made: FitCall, folder: Any, *others: Edit, kind: str = "map") -> Pla
     edits = edits_for(subject, *others, kind=kind)
     version = subject.original.with_edits(edits)
     subject.restore()
-    kept = replace(KEPT, edits=(*version.edits, *version.step))
+    kept = replace(KEPT, edits=(*version.pipeline_edits, *version.step_edits))
     return plan(before=workload_diagnosis(workload=subject.workload, stages=()), steps=(kept,))
 
 
@@ -92,7 +92,8 @@ def weights(made: FitCall) -> list[Any]:
 
 @pytest.mark.parametrize("kind", ["map", "from_tensor_slices"])
 @pytest.mark.parametrize(
-    ("x", "others"), [(behind, (StepsPerExecution(steps=3),)), (below, (AutotuneOff(expects=""),))]
+    ("x", "others"),
+    [(behind, (StepsPerExecution(steps=3),)), (below, (AutotuneOff(expected_digest=""),))],
 )
 def test_weights_and_history_are_those_of_the_script(
     x: Any, others: Any, kind: str, tmp_path: Any
@@ -100,7 +101,7 @@ def test_weights_and_history_are_those_of_the_script(
     plain = call(x, validation_data=judged())
     history = plain.original(**plain.arguments).history
     made = call(x, validation_data=judged())
-    found = Running(planned(made, tmp_path, *others, kind=kind), strict=True).fit(made).history
+    found = PlanListener(planned(made, tmp_path, *others, kind=kind), strict=True).fit(made).history
     assert found == history
     assert all(np.array_equal(a, b) for a, b in zip(weights(made), weights(plain), strict=True))
 
@@ -112,9 +113,11 @@ def test_it_is_proved_by_what_the_pipeline_makes_and_what_the_step_makes(
     subject = subject_of(call(x), tmp_path)
     edits = edits_for(subject)
     version = subject.original.with_edits(edits)
-    promises = Promises(subject, Policy())
-    proposal = Proposal(edits=edits, predicted=2.0, at="train.py:9", why="")
-    proof = promises.prove(version, MakeOnDevice(), proposal, part=None, left_s=60.0)
+    promises = GuaranteePolicy(subject, Policy())
+    proposal = Proposal(edits=edits, predicted=2.0, at="train.py:9", rationale="")
+    proof = promises.prove(
+        version, MapOnDeviceOptimization(), proposal, part=None, time_left_s=60.0
+    )
     subject.restore()
     assert (proof.passed, proof.kind) == (True, "exact")
     assert "weights" in proof.detail
@@ -124,13 +127,13 @@ def test_it_is_proved_by_what_the_pipeline_makes_and_what_the_step_makes(
 def test_a_version_is_measured_as_it_is_fed(tmp_path: Any) -> None:
     subject = subject_of(call(behind), tmp_path)
     version = subject.original.with_edits(edits_for(subject))
-    assert all(isinstance(batch, Unmade) for batch in subject._given(version))
+    assert all(isinstance(batch, UnmappedBatch) for batch in subject._step_batches(version))
     subject.runner(version).block(0.05)
-    subject.resident(version).block(0.05)
-    found = observe(subject, MACHINE, Journal(), version=version, budget_s=0.5)
+    subject.resident_runner(version).block(0.05)
+    found = observe(subject, MACHINE, Journal(), variant=version, budget_s=0.5)
     subject.restore()
     last = next(stage for stage in found.stages if stage.kind == "map")
-    assert (last.cpu_s_per_element, last.in_step) == (0.0, None)
+    assert (last.cpu_s_per_element, last.step_offload) == (0.0, None)
 
 
 ARRAYS = {"x": PIXELS, "y": LABELS, "batch_size": 5}
@@ -150,11 +153,11 @@ def test_arrays_are_trained_on_alike(more: Any, calls: int, tmp_path: Any) -> No
         running = None
         if planned:
             subject = subject_of(made, tmp_path)
-            edit = MapOnDevice(expects=subject.workload.arrays_in_step.digest)
+            edit = MapOnDevice(expected_digest=subject.workload.array_offload.digest)
             subject.restore()
             step = replace(KEPT, edits=(edit,))
             before = workload_diagnosis(workload=subject.workload, stages=())
-            running = Running(plan(before=before, steps=(step,)), strict=True)
+            running = PlanListener(plan(before=before, steps=(step,)), strict=True)
         keras.utils.set_random_seed(2)
         for _ in range(calls):
             fit = running.fit if running else lambda made: made.original(**made.arguments)
@@ -175,31 +178,33 @@ def test_arrays_that_find_no_room_are_refused_aloud(
     history = plain.original(**plain.arguments).history
     made = call(lambda: PIXELS, y=LABELS, shuffle=False)
     subject = subject_of(made, tmp_path)
-    edit = MapOnDevice(expects=subject.workload.arrays_in_step.digest)
+    edit = MapOnDevice(expected_digest=subject.workload.array_offload.digest)
     subject.restore()
     before = workload_diagnosis(workload=subject.workload, stages=())
     kept = plan(before=before, steps=(replace(KEPT, edits=(edit,)),))
     monkeypatch.setattr("uncork.training.transforms.device_maps._TRIFLE", 0)
-    monkeypatch.setattr("uncork.training.transforms.device_maps.room", lambda device: 0)
+    monkeypatch.setattr(
+        "uncork.training.transforms.device_maps.free_device_bytes", lambda device: 0
+    )
     if strict:
         with pytest.raises(PlanRefused, match="cannot run as planned: the arrays take"):
-            Running(kept, strict=True).fit(made)
+            PlanListener(kept, strict=True).fit(made)
     else:
-        assert Running(kept, strict=False).fit(made).history == history
+        assert PlanListener(kept, strict=False).fit(made).history == history
         assert "goes on as it was: the arrays take" in capsys.readouterr().err
 
 
 def test_arrays_are_proved_and_measured_as_they_are_fed(tmp_path: Any) -> None:
     made = call(lambda: PIXELS, y=LABELS, batch_size=5)
     subject = subject_of(made, tmp_path)
-    edit = MapOnDevice(expects=subject.workload.arrays_in_step.digest)
+    edit = MapOnDevice(expected_digest=subject.workload.array_offload.digest)
     version = subject.original.with_step_edits((edit,))
     subject.runner(version).block(0.05)
-    subject.resident(version).block(0.05)
-    assert all(isinstance(batch, Unmade) for batch in subject._given(version))
-    traced = subject._with(version.step)._train_function
+    subject.resident_runner(version).block(0.05)
+    assert all(isinstance(batch, UnmappedBatch) for batch in subject._step_batches(version))
+    traced = subject._settings_for(version.step_edits)._train_function
     subject.runner(version).block(0.05)
-    assert subject._with(version.step)._train_function is traced  # put there once
+    assert subject._settings_for(version.step_edits)._train_function is traced  # put there once
     proof = subject.prove_step(version, "exact", 30.0)
     subject.restore()
     assert (proof.passed, proof.kind) == (True, "exact")
@@ -218,11 +223,11 @@ def test_the_arrays_are_let_go_with_the_training(tmp_path: Any) -> None:
     x, y = np.zeros((rows, 6), "uint8"), np.zeros((rows, 1), "float32")
     made = call(lambda: x, y=y, batch_size=2048)
     subject = subject_of(made, tmp_path)
-    edit = MapOnDevice(expects=subject.workload.arrays_in_step.digest)
+    edit = MapOnDevice(expected_digest=subject.workload.array_offload.digest)
     before = workload_diagnosis(workload=subject.workload, stages=())
     subject.restore()
     del subject
-    running = Running(plan(before=before, steps=(replace(KEPT, edits=(edit,)),)), strict=True)
+    running = PlanListener(plan(before=before, steps=(replace(KEPT, edits=(edit,)),)), strict=True)
     found = []
     for _ in range(3):
         running.fit(made)
@@ -242,15 +247,17 @@ def test_another_pipeline_is_refused_aloud(tmp_path: Any, capsys: Any) -> None:
         return behind().map(lambda x, y: (x * 2, y))
 
     with pytest.raises(PlanRefused):
-        Running(made, strict=True).fit(call(other))
-    Running(made, strict=False).fit(call(other))
+        PlanListener(made, strict=True).fit(call(other))
+    PlanListener(made, strict=False).fit(call(other))
     assert "trains as written, without the plan" in capsys.readouterr().err
 
 
 def test_what_is_put_together_behind_the_map_is_refused(tmp_path: Any) -> None:
     subject = subject_of(call(behind), tmp_path)
     edits = edits_for(subject)
-    version = subject.original.with_edits((Rebatch(times=2, batch_size=8, expects=""), *edits))
+    version = subject.original.with_edits(
+        (Rebatch(batch_multiplier=2, batch_size=8, expected_digest=""), *edits)
+    )
     with pytest.raises(EditRefused, match="ends with no such map"):
         subject.runner(version).block(0.05)
     subject.restore()

@@ -11,9 +11,9 @@ from uncork.capture.base.listener import StepCall
 from uncork.core.base.record import from_json
 from uncork.core.documents.diagnosis import Diagnosis
 from uncork.engine.loop.step_arguments import samples_of
-from uncork.engine.loop.step_loop_subject import Between
-from uncork.engine.loop.unchanged_arrays import KeptArrays
-from uncork.engine.worker.list_job import Skipped
+from uncork.engine.loop.step_loop_subject import StepGaps
+from uncork.engine.loop.unchanged_arrays import UnchangedArrayTracker
+from uncork.engine.worker.list_job import SkippedStep
 
 TRAINING = """
     import keras, numpy as np, tensorflow as tf
@@ -75,7 +75,7 @@ def test_the_python_of_a_loop_over_arrays_is_found_at_its_step(write: Write, unc
             break
     assert found.workload.at == f"train.py:{step}"
     assert (found.workload.kind, found.workload.batch_size) == ("custom_loop", 40)
-    assert found.unclear or named[:1] == [loader]
+    assert found.is_inconclusive or named[:1] == [loader]
 
 
 @pytest.mark.slow
@@ -104,8 +104,8 @@ def test_an_eager_step_gets_arrays_and_is_named_with_its_function(
         named = [(finding.cause, finding.at) for finding in found.findings]
         if eager in named:
             break
-    assert found.workload.eager_step
-    assert found.unclear or eager in named
+    assert found.workload.is_eager_step
+    assert found.is_inconclusive or eager in named
 
 
 @pytest.mark.slow
@@ -125,13 +125,13 @@ def test_it_is_listed(write: Write, uncork: Run):
 def test_a_step_without_a_result_is_skipped_as_well():
     ran = []
     call = StepCall(0, "train.py:9", (), {}, lambda: ran.append("a step"))
-    skipped = Skipped()
+    skipped = SkippedStep()
     assert [skipped(call) for _ in range(3)] == [None] * 3
     assert ran == ["a step"]
 
 
 def test_pauses_between_epochs_are_not_part_of_a_step():
-    between = Between()
+    between = StepGaps()
     assert all(between.add(wall_s=0.01, busy_s=0.005) for _ in range(5))
     assert not between.add(wall_s=0.4, busy_s=0.4)
     assert between.add(wall_s=0.05, busy_s=0.05)
@@ -157,9 +157,9 @@ LARGE = np.zeros((1_000, 300))
 
 
 def kept(*calls):
-    arrays = KeptArrays(calls[0])
+    arrays = UnchangedArrayTracker(calls[0])
     for call in calls[1:]:
-        arrays.look(call)
+        arrays.update(call)
     return [stage.bytes_per_element for stage in arrays.stages()]
 
 
@@ -170,9 +170,9 @@ def test_an_array_that_is_handed_over_again_and_again_is_known():
 
 def test_arrays_of_other_numbers_are_batches():
     buffer = np.zeros((1_000, 300))
-    arrays = KeptArrays(a_call(buffer))
+    arrays = UnchangedArrayTracker(a_call(buffer))
     buffer[:] = 1.0  # filled anew, in place
-    arrays.look(a_call(buffer))
+    arrays.update(a_call(buffer))
     assert arrays.stages() == ()
     assert kept(a_call(LARGE), a_call(LARGE.copy())) == []
     assert kept(a_call(LARGE), a_call()) == []

@@ -20,7 +20,7 @@ from benchmarks.precision.models import MODELS, PLANTED, compiled
 from benchmarks.precision.page import Precision, page
 from records import MACHINE
 from uncork.core.edits.step import DtypePolicy
-from uncork.training.run.replay import Recording
+from uncork.training.run.replay import BatchRecording
 from uncork.training.run.step_settings import StepSettings
 from uncork.training.state.snapshot import Snapshot
 from uncork.verify.provers.fit_step import StepProver
@@ -79,7 +79,10 @@ def test_the_answer_is_that_of_a_tuning():
     bfloat16 = DtypePolicy(policy="mixed_bfloat16")
     model, feed = compiled("autoencoder", 1)
     said = ask(Asker(model, feed), "mixed_bfloat16")
-    snapshot, recording = Snapshot(model), Recording.of(feed, model, most=64, max_bytes=1 << 28)
+    snapshot, recording = (
+        Snapshot(model),
+        BatchRecording.from_feed(feed, model, max_batches=64, max_bytes=1 << 28),
+    )
     prover = StepProver(StepSettings(model), snapshot, recording)
     proof = prover.prove(StepSettings(model, (bfloat16,)), "precision", NO_TIME_S)
     assert (said["kept"], said["detail"]) == (proof.passed, proof.detail)

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from uncork.training.input.feed import Feed
-from uncork.training.run.replay import Recording
+from uncork.training.run.replay import BatchRecording
 from uncork.training.run.step_settings import StepSettings
 from uncork.training.state.snapshot import Snapshot
 from uncork.verify.provers.fit_step import StepProver
@@ -47,7 +47,7 @@ def feed() -> Feed:
 
 def prover(model: keras.Model) -> StepProver:
     snapshot = Snapshot(model)
-    recording = Recording.of(feed(), model, most=24, max_bytes=1 << 28)
+    recording = BatchRecording.from_feed(feed(), model, max_batches=24, max_bytes=1 << 28)
     return StepProver(StepSettings(model), snapshot, recording)
 
 

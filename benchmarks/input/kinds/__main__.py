@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from uncork.core.base.record import to_json
-from uncork.measure.machine.probe import probe
+from uncork.measure.machine.probe import probe_host
 
 _KINDS: Final = ("records", "csv", "text", "audio")
 # The expert's sound draws other numbers than the naive one: so may this one.
@@ -118,7 +118,7 @@ def _speeds(runs: list[Run], part: int) -> list[float]:
 def _record(runs: dict[str, list[Run]], table: str, options: argparse.Namespace) -> None:
     date = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
     path = _RECORDS / f"input-kinds-{date}.json"
-    kept = {"date": date, "machine": json.loads(to_json(probe())), "epochs": options.epochs}
+    kept = {"date": date, "machine": json.loads(to_json(probe_host())), "epochs": options.epochs}
     path.write_text(json.dumps({**kept, "runs": runs}, indent=1) + "\n")
     path.with_suffix(".md").write_text(f"# Records, tables, words and sound, {date}\n\n{table}\n")
 

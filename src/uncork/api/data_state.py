@@ -11,17 +11,17 @@ import keras
 import tensorflow as tf
 from keras.src.saving.keras_saveable import KerasSaveable
 
-from uncork.pipeline.equivalence.seeded_twin import python_state, state_kept
-from uncork.pipeline.ir.tree import read
+from uncork.pipeline.equivalence.seeded_twin import preserve_state, python_state_digest
+from uncork.pipeline.ir.tree import read_pipeline
 from uncork.pycode.purity.reachability import state_digest
 
 
 @contextmanager
-def data_kept(data: Any) -> Iterator[None]:
+def preserve_data_state(data: Any) -> Iterator[None]:
     """What can be given back is; where Python code of the data keeps anything else, it is said."""
     is_dataset = isinstance(data, tf.data.Dataset)
     before = _python_state(data)
-    with state_kept(read(data)) if is_dataset else nullcontext():
+    with preserve_state(read_pipeline(data)) if is_dataset else nullcontext():
         yield
     if before and _python_state(data) != before:
         sys.stderr.write(
@@ -45,7 +45,7 @@ def _python_state(data: Any) -> str:
     KerasSaveable.__reduce__ = noting
     try:
         if isinstance(data, tf.data.Dataset):
-            found = python_state(read(data))
+            found = python_state_digest(read_pipeline(data))
         elif isinstance(data, keras.utils.PyDataset):
             _ = data.workers, data.max_queue_size  # Keras sets them where the loader has not
             found = state_digest(data)

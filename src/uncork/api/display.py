@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 from uncork.core.base.errors import WrongUse
 from uncork.core.base.record import to_json, write_atomically
 from uncork.core.documents.diagnosis import Diagnosis, Explanation
-from uncork.core.documents.plan import Plan, dump
+from uncork.core.documents.plan import Plan, serialize_plan
 from uncork.report.html.page import diagnosis_html, plan_html, save_report
 from uncork.report.terminal.explanation import explanation_text
 from uncork.report.terminal.page import diagnosis_text, plan_text
@@ -21,7 +21,7 @@ _FRAME = '<iframe srcdoc="{}" style="width:100%;height:720px;border:0"></iframe>
 
 
 @dataclass(frozen=True)
-class Shown(Generic[R]):
+class Displayable(Generic[R]):
     """A diagnosis, a plan or an explanation, ready to be printed, shown in a notebook, or saved.
 
     Attributes:
@@ -61,7 +61,9 @@ class Shown(Generic[R]):
                 "the name of the JSON file; the report goes beside it",
                 f"save({str(path.with_suffix('.json'))!r})",
             )
-        text = dump(self.record) if isinstance(self.record, Plan) else to_json(self.record)
+        text = (
+            serialize_plan(self.record) if isinstance(self.record, Plan) else to_json(self.record)
+        )
         write_atomically(path, text)
         save_report(self.html(), page)
 

@@ -15,41 +15,41 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from uncork.api.data_state import data_kept
-from uncork.api.display import Shown
+from uncork.api.data_state import preserve_data_state
+from uncork.api.display import Displayable
 from uncork.capture.base.listener import FitCall
 from uncork.compat.versions import require_tensorflow
 from uncork.core.base.errors import EditRefused, PlanRefused, WrongUse
 from uncork.core.base.journal import Journal
 from uncork.core.base.record import replace
 from uncork.core.documents.diagnosis import Diagnosis, Explanation, Overhead
-from uncork.core.documents.job import Result
+from uncork.core.documents.job import JobResult
 from uncork.core.documents.plan import Plan, Policy, Speedup, load_plan
 from uncork.core.edits.edit import GUARANTEES, Guarantee
-from uncork.engine.apply.plan_listener import Running
-from uncork.engine.commands.confirm import withdrawn
-from uncork.engine.commands.tune import plan_of
-from uncork.engine.diagnose.explain import explanation
-from uncork.engine.diagnose.observe import BUDGET_S, observe, with_disk
+from uncork.engine.apply.plan_listener import PlanListener
+from uncork.engine.commands.confirm import withdraw_plan
+from uncork.engine.commands.tune import create_plan
+from uncork.engine.diagnose.explain import explain_pipeline
+from uncork.engine.diagnose.observe import DEFAULT_BUDGET_S, observe, with_disk
 from uncork.engine.fit.fit_subject import FitSubject
 from uncork.engine.process.cluster_guard import refuse_cluster
 from uncork.engine.subject.dataset_subject import DatasetSubject
 from uncork.engine.subject.subject import Subject
-from uncork.engine.subject.time_budget import LOOKING_SHARE
-from uncork.engine.tune.tuner import Walk
+from uncork.engine.subject.time_budget import DIAGNOSIS_SHARE
+from uncork.engine.tune.tuner import Tuner
 from uncork.measure.benchmark.interleave import Trial, interleave
-from uncork.measure.benchmark.timed_block import clock_s
-from uncork.measure.machine.devices import machine as this_machine
-from uncork.measure.machine.devices import processes_of_cluster
-from uncork.pipeline.ir.tree import read
-from uncork.pipeline.runtime.resume_state import continued
-from uncork.pipeline.transforms.disk_cache import fill
+from uncork.measure.benchmark.timed_block import timing_overhead_s
+from uncork.measure.machine.devices import cluster_process_count
+from uncork.measure.machine.devices import detect_machine as this_machine
+from uncork.pipeline.ir.tree import read_pipeline
+from uncork.pipeline.runtime.resume_state import continue_shuffles
+from uncork.pipeline.transforms.disk_cache import fill_disk_caches
 from uncork.pycode.frames.dataset_lines import record_source_lines
 from uncork.pycode.frames.training_line import user_line
 from uncork.report.terminal.progress import Progress
-from uncork.rules.nondeterminism import repeated
-from uncork.training.input.loader_edits import has_hooks
-from uncork.training.variant import Version
+from uncork.rules.nondeterminism import nondeterminism_notes
+from uncork.training.input.loader_edits import has_epoch_hooks
+from uncork.training.variant import Variant
 
 # A plan is for repeated training; asked for no number of epochs, assume more than one.
 _EPOCHS = 10
@@ -62,10 +62,10 @@ def diagnose(
     data: Any,
     *,
     epochs: int = _EPOCHS,
-    budget: float = BUDGET_S,
+    budget: float = DEFAULT_BUDGET_S,
     quiet: bool = False,
     **fit: Any,
-) -> Shown[Diagnosis]:
+) -> Displayable[Diagnosis]:
     """Where does the time of ``model.fit(data)`` go?
 
     The model, its optimizer and all random states are given back as they were.
@@ -86,10 +86,12 @@ def diagnose(
     machine = this_machine()
     with _examined(model, data, {**fit, "epochs": epochs}) as subject:
         found = observe(subject, machine, _journal(quiet), budget_s=budget)
-    found = replace(found, notes=(*repeated(found), *found.notes))
-    overhead = Overhead(measured_share=clock_s() / found.step_s, total_s=time.monotonic() - begin)
+    found = replace(found, notes=(*nondeterminism_notes(found), *found.notes))
+    overhead = Overhead(
+        step_share=timing_overhead_s() / found.step_s, total_s=time.monotonic() - begin
+    )
     record = Diagnosis(script="", machine=machine, workloads=(found,), overhead=overhead)
-    return Shown(record)
+    return Displayable(record)
 
 
 def tune(
@@ -100,7 +102,7 @@ def tune(
     policy: Policy | None = None,
     quiet: bool = False,
     **fit: Any,
-) -> Shown[Plan]:
+) -> Displayable[Plan]:
     """Walk the road for ``model.fit(data)``; hand the plan to :func:`fit`.
 
     Everything is measured in this process; ``uncork tune`` confirms in fresh ones.
@@ -119,19 +121,21 @@ def tune(
     machine, journal = this_machine(), _journal(quiet)
     with _examined(model, data, {**fit, "epochs": epochs}) as subject:
         walk = _walked(subject, policy, journal, reserved_s=_FINAL_BUDGET_S)
-        final = _compared(subject, walk) if walk.version is not subject.original else None
-    result = Result(
+        final = _compared(subject, walk) if walk.variant is not subject.original else None
+    result = JobResult(
         machine=machine,
         before=walk.before,
-        after=walk.now if final else None,
+        after=walk.diagnosis if final else None,
         steps=tuple(walk.steps),
         notes=tuple(subject.notes),
     )
-    plan = replace(plan_of(result, "", policy), tuning_cost_s=time.monotonic() - begin)
-    return Shown(_with(plan, final) if final else plan)
+    plan = replace(create_plan(result, "", policy), tuning_cost_s=time.monotonic() - begin)
+    return Displayable(_with(plan, final) if final else plan)
 
 
-def fit(model: Any, data: Any, *, plan: Plan | Shown[Plan] | str | Path, **arguments: Any) -> Any:
+def fit(
+    model: Any, data: Any, *, plan: Plan | Displayable[Plan] | str | Path, **arguments: Any
+) -> Any:
     """``model.fit(data, ...)`` with a plan in force; returns Keras's history.
 
     Args:
@@ -147,7 +151,7 @@ def fit(model: Any, data: Any, *, plan: Plan | Shown[Plan] | str | Path, **argum
     bound = _bound(model, data, arguments)
     at = user_line(sys._getframe(1))
     call = FitCall(loaded.before.workload.index, at, model, bound, model.fit)
-    return Running(loaded, strict=True).fit(call)
+    return PlanListener(loaded, strict=True).fit(call)
 
 
 def optimize(
@@ -190,27 +194,34 @@ def optimize(
     if strict not in GUARANTEES:
         raise WrongUse(f"there is no promise {strict!r}", f"one of {', '.join(GUARANTEES)}")
     at = user_line(sys._getframe(1))
-    with tempfile.TemporaryDirectory(prefix="uncork-") as scratch, data_kept(dataset):
+    with tempfile.TemporaryDirectory(prefix="uncork-") as scratch, preserve_data_state(dataset):
         subject = DatasetSubject(dataset, epochs=epochs, at=at, scratch=scratch)
         policy = Policy(
-            loosest=strict, memory_share=memory, budget_s=budget, disk_cache=str(disk_cache)
+            loosest_guarantee=strict,
+            memory_share=memory,
+            budget_s=budget,
+            disk_cache_folder=str(disk_cache),
         )
         walk = _walked(subject, policy, _journal(quiet), reserved_s=0.0)
-    if not walk.version.edits:
+    if not walk.variant.pipeline_edits:
         return dataset
     # Not the version under trial: its cache files lie in a folder that is gone.
     try:
-        edited = Version(read(dataset)).with_pipeline_edits(walk.version.edits).pipeline
+        edited = (
+            Variant(read_pipeline(dataset))
+            .with_pipeline_edits(walk.variant.pipeline_edits)
+            .pipeline
+        )
         assert edited is not None
-        made = continued(edited)
-        fill(made)  # files that are not complete may have one reader only
+        made = continue_shuffles(edited)
+        fill_disk_caches(made)  # files that are not complete may have one reader only
         return made.dataset
     except EditRefused as refusal:
         sys.stderr.write(f"uncork: the dataset stays as it is: {refusal}\n")
         return dataset
 
 
-def explain(dataset: Any, *, budget: float = 5.0) -> Shown[Explanation]:
+def explain(dataset: Any, *, budget: float = 5.0) -> Displayable[Explanation]:
     """What does each stage of an input pipeline cost, and which line made it?
 
     Lines are known of datasets made after Uncork was imported, where TensorFlow was before it, or
@@ -235,7 +246,7 @@ def explain(dataset: Any, *, budget: float = 5.0) -> Shown[Explanation]:
         ['range', 'map', 'batch']
     """
     record_source_lines()
-    return Shown(explanation(dataset, budget))
+    return Displayable(explain_pipeline(dataset, budget))
 
 
 def _plan(plan: object) -> Plan:
@@ -244,7 +255,7 @@ def _plan(plan: object) -> Plan:
     Raises:
         PlanRefused: It is none, or not one for ``fit``.
     """
-    record = plan.record if isinstance(plan, Shown) else plan
+    record = plan.record if isinstance(plan, Displayable) else plan
     loaded = load_plan(Path(record)) if isinstance(record, str | Path) else record
     if not isinstance(loaded, Plan):
         raise PlanRefused(
@@ -261,19 +272,21 @@ def _plan(plan: object) -> Plan:
     return loaded
 
 
-def _walked(subject: Subject, policy: Policy, journal: Journal, *, reserved_s: float) -> Walk:
+def _walked(subject: Subject, policy: Policy, journal: Journal, *, reserved_s: float) -> Tuner:
     machine = this_machine()
     begin = time.monotonic()
-    before = observe(subject, machine, journal, budget_s=LOOKING_SHARE * policy.budget_s)
-    before = with_disk(before, policy.disk_cache, journal)
-    walk = Walk(subject, before, machine, policy, journal, started=begin, reserved_s=reserved_s)
+    before = observe(subject, machine, journal, budget_s=DIAGNOSIS_SHARE * policy.budget_s)
+    before = with_disk(before, policy.disk_cache_folder, journal)
+    walk = Tuner(
+        subject, before, machine, policy, journal, start_time_s=begin, reserved_s=reserved_s
+    )
     walk.run()
     return walk
 
 
-def _compared(subject: Subject, walk: Walk) -> Trial:
+def _compared(subject: Subject, walk: Tuner) -> Trial:
     """The final figure: as written against all kept steps together."""
-    runners = [subject.runner(v) for v in (subject.original, walk.version)]
+    runners = [subject.runner(v) for v in (subject.original, walk.variant)]
     for runner in runners:
         runner.prime()
     return interleave(*runners, block_s=_FINAL_BLOCK_S, budget_s=_FINAL_BUDGET_S)
@@ -283,7 +296,7 @@ def _with(plan: Plan, final: Trial) -> Plan:
     """The plan with both speeds as they were when they were compared."""
     found = final.comparison
     if found.verdict == "slower":
-        return withdrawn(plan, found, final.base, "in the last comparison")
+        return withdraw_plan(plan, found, final.base, "in the last comparison")
     speedup = Speedup(
         ratio=found.ratio, low=found.low, high=found.high, verdict=found.verdict, n_processes=1
     )
@@ -296,9 +309,9 @@ def _examined(model: Any, data: Any, arguments: dict[str, Any]) -> Iterator[FitS
     record_source_lines()
     at = user_line(sys._getframe(3))
     bound = _bound(model, data, arguments)
-    refuse_cluster("this training", processes_of_cluster())
+    refuse_cluster("this training", cluster_process_count())
     bound["x"] = _apart(bound["x"])
-    with tempfile.TemporaryDirectory(prefix="uncork-") as scratch, data_kept(data):
+    with tempfile.TemporaryDirectory(prefix="uncork-") as scratch, preserve_data_state(data):
         subject = FitSubject(model, bound, 0, at, scratch)
         try:
             yield subject
@@ -312,7 +325,7 @@ def _apart(data: Any) -> Any:
     Raises:
         WrongUse: It cannot be copied.
     """
-    if not isinstance(data, keras.utils.PyDataset) or not has_hooks(data):
+    if not isinstance(data, keras.utils.PyDataset) or not has_epoch_hooks(data):
         return data
     try:
         return copy.deepcopy(data)
@@ -355,4 +368,4 @@ def _bound(model: Any, data: Any, arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def _journal(quiet: bool) -> Journal:
-    return Journal(follow=Progress(quiet=quiet))
+    return Journal(on_event=Progress(quiet=quiet))

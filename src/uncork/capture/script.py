@@ -17,12 +17,12 @@ from pathlib import Path
 from types import CodeType, ModuleType
 
 from uncork.capture.base.listener import Listener
-from uncork.capture.hooks.install import listening
-from uncork.capture.outline.rewrite import outlined
+from uncork.capture.hooks.install import report_training_calls
+from uncork.capture.outline.rewrite import outline_inline_steps
 from uncork.core.base.errors import ScriptFailed, UncorkError, WrongUse
-from uncork.pycode.frames.stack import places_from_here
-from uncork.pycode.frames.training_line import strip
-from uncork.pycode.syntax.removed_apis import instead
+from uncork.pycode.frames.stack import fix_location_folder
+from uncork.pycode.frames.training_line import strip_uncork_frames
+from uncork.pycode.syntax.removed_apis import suggest_replacement
 
 
 def run_script(
@@ -61,15 +61,15 @@ def run_script(
         _lay_at(path, text)
     _take_over(script, path, args)
     try:
-        with places_from_here(), listening(listener):
+        with fix_location_folder(), report_training_calls(listener):
             exec(code, vars(sys.modules["__main__"]))
     except UncorkError:
         raise
     except (SystemExit, KeyboardInterrupt) as error:
-        strip(error)
+        strip_uncork_frames(error)
         raise
     except BaseException as error:
-        show(error, str(script))
+        print_traceback(error, str(script))
         raise ScriptFailed(_summary(error)) from error
 
 
@@ -98,9 +98,11 @@ def _compile(source: bytes, path: str, *, outline: bool) -> CodeType:
             # Trees that are too deep for Python's stack, and what its next release brings.
             with warnings.catch_warnings(), suppress(Exception):
                 warnings.simplefilter("ignore")  # said by now
-                code = compile(outlined(ast.parse(source)), path, "exec", dont_inherit=True)
+                code = compile(
+                    outline_inline_steps(ast.parse(source)), path, "exec", dont_inherit=True
+                )
     except (SyntaxError, ValueError) as error:
-        show(error.with_traceback(None))
+        print_traceback(error.with_traceback(None))
         raise ScriptFailed(_summary(error)) from error
     return code
 
@@ -141,16 +143,16 @@ def _take_over(script: Path, path: str, args: Sequence[str]) -> None:
         sys.path[0] = str(Path(path).resolve().parent)
 
 
-def show(error: BaseException, script: str = "") -> None:
+def print_traceback(error: BaseException, script: str = "") -> None:
     """Print a script's traceback, without our frames, through the hook it may have installed.
 
     Args:
         error: What the script has raised.
         script: As the user typed it, for what to type next; ``""`` where nothing is to be typed.
     """
-    strip(error)
+    strip_uncork_frames(error)
     sys.excepthook(type(error), error, error.__traceback__)
-    told = instead(str(error), script)
+    told = suggest_replacement(str(error), script)
     if told:
         sys.stderr.write(f"uncork: {told}\n")
     sys.stderr.flush()

@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from uncork.cli.output_files import check_writable, unwritable
+from uncork.cli.output_files import check_writable, unwritable_error
 from uncork.core.base import exit_codes
 from uncork.core.base.errors import WrongUse
 from uncork.core.base.record import write_atomically
-from uncork.core.documents.plan import Plan, load
+from uncork.core.documents.plan import Plan, parse_plan
 from uncork.engine.commands import diff as patches
 from uncork.engine.process.worker_process import Script
 from uncork.report.terminal.progress import Progress
@@ -44,12 +44,12 @@ def diff(options: argparse.Namespace) -> int:
                 "a plan made by 'uncork tune', to compare the patched script with",
                 f"uncork diff {shlex.quote(str(options.file))}",
             )
-        patch = patches.of_script(options.file)
+        patch = patches.patch_from_script(options.file)
     else:
-        patch = patches.of_plan(plan)
-        if options.check and patch.said:
+        patch = patches.patch_from_plan(plan)
+        if options.check and patch.included:
             script = Script(plan.script, tuple(options.args))
-            unseen = patches.check(patch, plan, script, Progress(quiet=options.quiet))
+            unseen = patches.check_patch(patch, plan, script, Progress(quiet=options.quiet))
     _hand_out(patch, options.output)
     told = _of_plan(patch, options, unseen) if plan else _of_script(patch, options.output)
     if not options.quiet:
@@ -71,7 +71,7 @@ def _plan_in(path: Path) -> Plan | None:
             f"cannot read {path}: {error.strerror}", "a saved plan.json, or a script"
         ) from None
     is_json = path.suffix == ".json" or text.lstrip()[:1] == b"{"
-    return load(text, str(path)) if is_json else None
+    return parse_plan(text, str(path)) if is_json else None
 
 
 def _hand_out(patch: Patch, output: Path | None) -> None:
@@ -82,7 +82,7 @@ def _hand_out(patch: Patch, output: Path | None) -> None:
             write_atomically(output, text)
         except OSError as error:
             _print(text)
-            raise unwritable(output, error, "--output") from error
+            raise unwritable_error(output, error, "--output") from error
     else:
         _print(text)
 
@@ -104,15 +104,15 @@ def _shown(path: str) -> str:
 
 def _of_plan(patch: Patch, options: argparse.Namespace, unseen: tuple[str, ...]) -> list[str]:
     plan, args = shlex.quote(str(options.file)), shlex.join(options.args) or "ARGS"
-    told = [f"not in the patch: {each.name}: {each.reason}" for each in patch.unsaid]
-    if patch.unsaid:
+    told = [f"not in the patch: {each.name}: {each.reason}" for each in patch.omitted]
+    if patch.omitted:
         run = f"uncork run --plan {plan} {shlex.quote(patch.path)} {args}"
         told.append(f"{run} puts these in force, too, on the script without the patch")
     told += patch.notes
-    if not patch.said:
-        return [*told, "there is nothing to patch" if patch.unsaid else "the plan changes nothing"]
-    told.append(f"in the patch: {', '.join(patch.said)}")
-    if patch.unsaid:
+    if not patch.included:
+        return [*told, "there is nothing to patch" if patch.omitted else "the plan changes nothing"]
+    told.append(f"in the patch: {', '.join(patch.included)}")
+    if patch.omitted:
         told.append(
             "the plan was proved and measured with all of its steps: of these alone "
             f"uncork tune {shlex.quote(patch.path)} {args} can tell, once they are in the script"
@@ -126,9 +126,9 @@ def _of_plan(patch: Patch, options: argparse.Namespace, unseen: tuple[str, ...])
 
 
 def _of_script(patch: Patch, output: Path | None) -> list[str]:
-    told = [f"not in the patch: {each.name}: {each.reason}" for each in patch.unsaid]
-    told += patch.said
-    if not patch.said:
+    told = [f"not in the patch: {each.name}: {each.reason}" for each in patch.omitted]
+    told += patch.included
+    if not patch.included:
         return [*told, f"nothing in {patch.path} that a patch would bring to Keras 3"]
     return [*told, _apply(patch, output)]
 

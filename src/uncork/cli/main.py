@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from types import FrameType
 
-from uncork.cli.parser import parser
+from uncork.cli.parser import build_parser
 from uncork.core.base import exit_codes
 from uncork.core.base.errors import ScriptFailed, UncorkError
 
@@ -22,7 +22,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         >>> main(["report", "no-such-file.json"])
         2
     """
-    options = parser().parse_args(argv)
+    options = build_parser().parse_args(argv)
     try:
         code = _call(options)
         if options.verb != "run":  # what a script has not written yet is its own affair
@@ -60,9 +60,9 @@ def _call(options: argparse.Namespace) -> int:
 
 def _save_when_ended() -> None:
     """Ended from outside, by a job's time limit or a terminal that is closed: as after Ctrl-C."""
-    from uncork.capture.sandbox.restore import last_signals  # noqa: PLC0415
+    from uncork.capture.sandbox.restore import termination_signals  # noqa: PLC0415
 
-    for number in set(last_signals()) - {signal.SIGINT}:
+    for number in set(termination_signals()) - {signal.SIGINT}:
         signal.signal(number, _interrupt_once)
 
 
@@ -73,10 +73,10 @@ def _interrupt_once(number: int, frame: FrameType | None) -> None:
 
 
 def _tell(error: UncorkError) -> None:
-    from uncork.engine.process.worker_process import ChildFailed  # noqa: PLC0415
+    from uncork.engine.process.worker_process import WorkerFailed  # noqa: PLC0415
 
     # A child has told its own story, and the traceback of a script that raised stands already.
-    if not isinstance(error, ChildFailed | ScriptFailed):
+    if not isinstance(error, WorkerFailed | ScriptFailed):
         sys.stdout.flush()
         sys.stderr.write(f"uncork: {error}\n")
 

@@ -23,13 +23,15 @@ def check_writable(path: Path, options: str) -> None:
         with tempfile.TemporaryFile(dir=path.parent):
             pass
     except OSError as error:
-        raise unwritable(path, error, options, printed=False) from error
+        raise unwritable_error(path, error, options, is_printed=False) from error
 
 
-def unwritable(path: Path, error: OSError, options: str, *, printed: bool = True) -> WrongUse:
+def unwritable_error(
+    path: Path, error: OSError, options: str, *, is_printed: bool = True
+) -> WrongUse:
     """What to say where a result cannot be written; one that there is is printed all the same."""
     return WrongUse(
         f"cannot write {path}: {error.strerror}",
         "a folder with space and permission to write",
-        f"name another place with {options}{'; what is printed above is not lost' * printed}",
+        f"name another place with {options}{'; what is printed above is not lost' * is_printed}",
     )

@@ -26,11 +26,11 @@ exit codes: 0 done, 1 the script failed, 2 wrong use, 3 nothing to measure, 130 
 """
 
 
-def parser() -> argparse.ArgumentParser:
+def build_parser() -> argparse.ArgumentParser:
     """All verbs with their options.
 
     Example:
-        >>> parser().parse_args(["run", "train.py", "--epochs", "3"]).args
+        >>> build_parser().parse_args(["run", "train.py", "--epochs", "3"]).args
         ['--epochs', '3']
     """
     top = argparse.ArgumentParser(

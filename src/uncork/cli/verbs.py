@@ -13,20 +13,20 @@ from typing import Final
 
 import msgspec
 
-from uncork.cli.output_files import check_writable, unwritable
+from uncork.cli.output_files import check_writable, unwritable_error
 from uncork.core.base import exit_codes
 from uncork.core.base.errors import WrongUse
 from uncork.core.base.record import to_json, write_atomically
 from uncork.core.documents import diagnosis
 from uncork.core.documents.diagnosis import Diagnosis
-from uncork.core.documents.plan import Plan, Policy, dump, load
-from uncork.core.evidence.storage import refused_name
+from uncork.core.documents.plan import Plan, Policy, parse_plan, serialize_plan
+from uncork.core.evidence.storage import folder_name_refusal
 from uncork.engine.commands import diagnose as diagnose_command
 from uncork.engine.commands import run as run_command
 from uncork.engine.commands import tune as tune_command
 from uncork.engine.process import reached_trainings as reached
 from uncork.engine.process.worker_process import Script
-from uncork.report.redaction import R, conceal
+from uncork.report.redaction import R, redact
 from uncork.report.terminal.progress import Progress
 
 # What every report has had since the first version, and no other page has.
@@ -44,7 +44,7 @@ def diagnose(options: argparse.Namespace) -> int:
     script, progress = _script(options), Progress(quiet=options.quiet)
     if options.list:
         for workload in diagnose_command.list_trainings(script, progress):
-            print(reached.line(workload))
+            print(reached.format_training(workload))
         return exit_codes.DONE
     _check_target(options.report)
     for path in _json_paths(options):
@@ -75,10 +75,10 @@ def tune(options: argparse.Namespace) -> int:
     _check_apart(report, options.plan)
     loosest = options.allow or options.strict
     policy = Policy(
-        loosest=loosest,
+        loosest_guarantee=loosest,
         memory_share=options.memory,
         budget_s=options.budget,
-        disk_cache=_folder(options.disk_cache),
+        disk_cache_folder=_folder(options.disk_cache),
     )
     script = _script(options)
     plan, code = tune_command.tune(
@@ -92,7 +92,7 @@ def tune(options: argparse.Namespace) -> int:
         target, report = _beside(target), _beside(report)
     # Saved first: whoever reads our output may stop reading. Printed in any case: disks are full.
     try:
-        _save(target, dump(plan))
+        _save(target, serialize_plan(plan))
         path = Path(target.name) if options.confidential else target
         _save(report, _html(_shown(plan, options), path))
     finally:
@@ -153,7 +153,7 @@ def _json_paths(options: argparse.Namespace) -> list[Path]:
 
 def _shown(record: R, options: argparse.Namespace) -> R:
     """What goes into files that are handed on; a plan file itself stays as it was proved."""
-    return conceal(record) if options.confidential else record
+    return redact(record) if options.confidential else record
 
 
 def _save(path: Path, content: bytes, named: str = _PLACES) -> None:
@@ -161,7 +161,7 @@ def _save(path: Path, content: bytes, named: str = _PLACES) -> None:
     try:
         write_atomically(path, content)
     except OSError as error:
-        raise unwritable(path, error, named) from error
+        raise unwritable_error(path, error, named) from error
 
 
 def _check_target(
@@ -198,7 +198,7 @@ def _folder(named: str) -> str:
     if not named:
         return ""
     path = os.path.abspath(named)  # noqa: PTH100 - symbolic links stay as they are
-    refused = refused_name(path)
+    refused = folder_name_refusal(path)
     if refused:
         raise WrongUse(f"--disk-cache {path!r}: {refused}", "another folder", "name another one")
     try:
@@ -253,7 +253,11 @@ def _read(path: Path) -> Diagnosis | Plan:
         raise WrongUse(
             f"cannot read {path}: {error.strerror}", "a saved diagnosis.json or plan.json"
         ) from None
-    return diagnosis.load(text, str(path)) if _is(text, Diagnosis) else load(text, str(path))
+    return (
+        diagnosis.parse_diagnosis(text, str(path))
+        if _is(text, Diagnosis)
+        else parse_plan(text, str(path))
+    )
 
 
 def _print(
@@ -263,7 +267,7 @@ def _print(
     from uncork.report.terminal import text  # noqa: PLC0415
 
     columns = shutil.get_terminal_size((100, 40)).columns
-    style = text.look(sys.stdout, columns)
+    style = text.detect_style(sys.stdout, columns)
     if isinstance(record, Plan):
         print(terminal.plan_text(record, *style, path=str(path), args=args))
     else:

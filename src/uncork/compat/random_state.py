@@ -32,7 +32,7 @@ def set_random_state(state: tuple[Any, ...]) -> None:
         generator.state.assign(seed)
 
 
-def apart_from_process(state: tuple[Any, ...]) -> tuple[Any, ...]:
+def without_process_state(state: tuple[Any, ...]) -> tuple[Any, ...]:
     """What :func:`random_state` took, for another process; that one's generators get the seeds."""
     python, numpy, tf_state, _, seed = state
     return python, numpy, tf_state, None, seed

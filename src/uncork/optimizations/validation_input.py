@@ -13,34 +13,39 @@ from __future__ import annotations
 from typing import Final, final
 
 from uncork.core.base.machine import Machine
-from uncork.core.costmodel.validation_time import WORTH_LOOKING, as_training, epoch_gain, seconds_of
+from uncork.core.costmodel.validation_time import (
+    MIN_VALIDATION_SHARE,
+    epoch_and_validation_s,
+    epoch_gain,
+    validation_as_training,
+)
 from uncork.core.documents.diagnosis import WorkloadDiagnosis
 from uncork.core.documents.plan import Policy
 from uncork.core.edits.edit import ValidationInput
 from uncork.core.edits.pipeline import PipelineEdit
 from uncork.optimizations.base.proposal import (
-    WORTH_TRYING,
+    MIN_PREDICTED_SPEEDUP,
     Optimization,
     Proposal,
     Skipped,
-    not_worth,
+    low_gain_refusal,
 )
-from uncork.optimizations.input_caching.cache import CacheDeterministic
-from uncork.optimizations.input_parallelism.parallelize_prefix import ParallelizePrefix
-from uncork.optimizations.input_parallelism.prefetch import PrefetchBatches
-from uncork.optimizations.input_rewrites.vectorize import VectorizeMaps
+from uncork.optimizations.input_caching.cache import CacheOptimization
+from uncork.optimizations.input_parallelism.parallelize_prefix import ParallelizePrefixOptimization
+from uncork.optimizations.input_parallelism.prefetch import PrefetchOptimization
+from uncork.optimizations.input_rewrites.vectorize import VectorizeOptimization
 
 # Of equal ones the first: what is not done again needs no threads.
 _WAYS: Final[tuple[Optimization, ...]] = (
-    CacheDeterministic(),
-    ParallelizePrefix(),
-    VectorizeMaps(),
-    PrefetchBatches(),
+    CacheOptimization(),
+    ParallelizePrefixOptimization(),
+    VectorizeOptimization(),
+    PrefetchOptimization(),
 )
 
 
 @final
-class FeedValidation(Optimization):
+class ValidationInputOptimization(Optimization):
     """The best exact edit of the validation's pipeline."""
 
     name = "validation_input"
@@ -52,7 +57,7 @@ class FeedValidation(Optimization):
     ) -> Proposal | Skipped:
         """Edits of one way, with the gain of an epoch and its validation."""
         missing = _nothing_to_feed(diagnosis)
-        validating = as_training(diagnosis)
+        validating = validation_as_training(diagnosis)
         if missing or validating is None:
             return missing or _unknown(diagnosis)
         answers = [way.propose(validating, machine, policy) for way in _WAYS]
@@ -61,14 +66,16 @@ class FeedValidation(Optimization):
             return next(answer for answer in answers if isinstance(answer, Skipped))
         best = max(ways, key=lambda way: round(way.predicted or 1.0, 2))
         predicted = epoch_gain(diagnosis, best.predicted or 1.0)
-        if predicted < WORTH_TRYING:
-            return not_worth(predicted)
+        if predicted < MIN_PREDICTED_SPEEDUP:
+            return low_gain_refusal(predicted)
         edits = tuple(edit for edit in best.edits if isinstance(edit, PipelineEdit))
         return Proposal(
-            edits=(ValidationInput(edits=edits, expects=validating.workload.pipeline),),
+            edits=(
+                ValidationInput(edits=edits, expected_digest=validating.workload.pipeline_digest),
+            ),
             predicted=predicted,
             at=best.at,
-            why=f"of the validation data {best.why}",
+            rationale=f"of the validation data {best.rationale}",
             source_edit=best.source_edit,
         )
 
@@ -89,10 +96,10 @@ def _nothing_to_feed(diagnosis: WorkloadDiagnosis) -> Skipped | None:
 
 def _unknown(diagnosis: WorkloadDiagnosis) -> Skipped:
     """Why nobody looked at what feeds it."""
-    epoch_s, validating_s = seconds_of(diagnosis)
+    epoch_s, validating_s = epoch_and_validation_s(diagnosis)
     if not epoch_s:
         return Skipped(reason="what validating takes of an epoch of unknown length is not known")
     share = validating_s / (epoch_s + validating_s)
-    if share > WORTH_LOOKING:
+    if share > MIN_VALIDATION_SHARE:
         return Skipped(reason="the validation data is no tf.data pipeline, or edited already")
     return Skipped(reason=f"validating takes {share:.1%} of an epoch")

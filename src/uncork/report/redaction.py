@@ -13,23 +13,31 @@ from uncork.core.documents.diagnosis import Diagnosis
 from uncork.core.documents.plan import Plan
 from uncork.core.documents.workload import ModelSignature, Workload
 from uncork.core.evidence.callbacks import CallbackCost
-from uncork.core.evidence.kernels import KernelPart
-from uncork.core.evidence.loop import Growth
-from uncork.core.evidence.model import FullSize, SlowLayer
+from uncork.core.evidence.kernels import KernelGroup
+from uncork.core.evidence.loop import StateGrowth
+from uncork.core.evidence.model import FullResolutionLayer, SlowLayer
 from uncork.core.evidence.stage import Stage
-from uncork.core.evidence.storage import Disk
+from uncork.core.evidence.storage import CacheFolder
 
 R = TypeVar("R", bound=Diagnosis | Plan)
 
 # Fields that hold sentences; others hold places, figures and words of our own.
 _SENTENCES = frozenset(
-    {"detail", "evidence", "notes", "reason", "refused", "remedy", "said", "script"}
+    {"detail", "error_message", "evidence", "notes", "reason", "refusal_reason", "remedy", "script"}
 )
 # And paths of the user's, or names of jobs.
-_FOLDERS = frozenset({"folder", "disk_cache", "placement"})
+_FOLDERS = frozenset({"folder", "disk_cache_folder", "path", "placement"})
 # And names of arguments and layers, several of them.
 _NAMES = frozenset(
-    {"names", "numbers", "layers", "first_layers", "random_layers", "sensitive_layers", "keep"}
+    {
+        "argument_names",
+        "float32_layers",
+        "layer_names",
+        "number_arguments",
+        "precision_sensitive_layers",
+        "preprocessing_layers",
+        "random_layers",
+    }
 )
 _HIDDEN = "hidden"
 _PATHS = re.compile(
@@ -40,7 +48,7 @@ _PATHS = re.compile(
 _QUOTED = re.compile(r"(?:(?<!\w)|(?<=\b[bfru]))'(?!uncork )[^']*'|\"[^\"]*\"")
 
 
-def conceal(record: R) -> R:
+def redact(record: R) -> R:
     """The same record without paths, names of files, functions, classes and features, or code.
 
     Places become ``file1:58``: what lies in one file can still be told. A plan loses its seal with
@@ -50,25 +58,25 @@ def conceal(record: R) -> R:
         record: A diagnosis or a plan; it stays as it is.
 
     Example:
-        >>> from uncork.report.redaction import Concealer
-        >>> hidden = Concealer(files=["src/secret.py"], functions=["load_scans"])
+        >>> from uncork.report.redaction import Redactor
+        >>> hidden = Redactor(files=["src/secret.py"], functions=["load_scans"])
         >>> hidden.text("map(load_scans) at src/secret.py:12 reads '/data/patients'")
         'map(function1) at file1:12 reads hidden'
     """
     files = [record.script, *(at.rpartition(":")[0] for at in _places(record))]
-    files += [disk.folder for disk in _all(record, Disk)]
-    named = (*_all(record, Stage), *_all(record, CallbackCost), *_all(record, Growth))
-    kinds = (KernelPart, SlowLayer, FullSize)
+    files += [disk.path for disk in _all(record, CacheFolder)]
+    named = (*_all(record, Stage), *_all(record, CallbackCost), *_all(record, StateGrowth))
+    kinds = (KernelGroup, SlowLayer, FullResolutionLayer)
     layers = [layer for kind in kinds for layer in _all(record, kind)]
     functions = [each.name for each in named if each.name]
     functions += [each.layer for each in layers if each.layer]
-    functions += [name for workload in _all(record, Workload) for name in workload.batch_hooks]
+    functions += [name for workload in _all(record, Workload) for name in workload.batch_callbacks]
     functions += [name for name in _names(record) if name]
-    concealed: R = Concealer(files, functions).value(record)
+    concealed: R = Redactor(files, functions).redact_value(record)
     return replace(concealed, digest="") if isinstance(concealed, Plan) else concealed
 
 
-class Concealer:
+class Redactor:
     """Replaces what is known to be the user's by numbered stand-ins, in order of appearance.
 
     Args:
@@ -84,7 +92,7 @@ class Concealer:
             name: f"function{n}" for n, name in enumerate(dict.fromkeys(functions), 1)
         }
 
-    def text(self, text: str) -> str:
+    def redact_text(self, text: str) -> str:
         """A sentence or a place without its names."""
         for path, stand_in in self._files:
             text = text.replace(path, stand_in)
@@ -92,30 +100,38 @@ class Concealer:
             text = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", stand_in, text)
         return _PATHS.sub(_HIDDEN, _QUOTED.sub(_HIDDEN, text))
 
-    def value(self, value: Any, field: str = "") -> Any:
+    def redact_value(self, value: Any, field: str = "") -> Any:
         """A record, or whatever stands in one of its fields."""
         if isinstance(value, str):
             if field in _FOLDERS:
                 return value and _HIDDEN
             if field in _NAMES:
                 return self._functions.get(value, _HIDDEN)
-            return "" if field == "source_edit" else self.text(value) if _tells(field) else value
+            return (
+                ""
+                if field == "source_edit"
+                else self.redact_text(value)
+                if _tells(field)
+                else value
+            )
         if isinstance(value, tuple):
-            return tuple(self.value(each, field) for each in value)
+            return tuple(self.redact_value(each, field) for each in value)
         if not isinstance(value, msgspec.Struct):
             return value
         names = value.__struct_fields__
-        made = {name: self.value(getattr(value, name), name) for name in names}
-        if isinstance(value, (Stage, CallbackCost, Growth)):
+        made = {name: self.redact_value(getattr(value, name), name) for name in names}
+        if isinstance(value, (Stage, CallbackCost, StateGrowth)):
             made["name"] = self._functions.get(value.name, "")
-        elif isinstance(value, (KernelPart, SlowLayer, FullSize)):
+        elif isinstance(value, (KernelGroup, SlowLayer, FullResolutionLayer)):
             made["layer"] = self._functions.get(value.layer, "")
         elif isinstance(value, ModelSignature):
             made.update(name="Model", optimizer=_HIDDEN, loss=_HIDDEN)
         elif isinstance(value, Workload):
-            hooks, why = value.batch_hooks, value.not_traceable and _HIDDEN
+            hooks, why = value.batch_callbacks, value.tf_function_refusal and _HIDDEN
             made.update(
-                element_spec=_HIDDEN, batch_hooks=(_HIDDEN,) * len(hooks), not_traceable=why
+                element_spec=_HIDDEN,
+                batch_callbacks=(_HIDDEN,) * len(hooks),
+                tf_function_refusal=why,
             )
         return type(value)(**made)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
-from uncork.rules.base.thresholds import WORTH
+from uncork.rules.base.thresholds import MIN_FINDING_SPEEDUP
 
 # Ratio of what the training step allows to what was measured.
 _TOO_MUCH: Final = 1.5
@@ -18,7 +18,7 @@ def find(diagnosis: WorkloadDiagnosis) -> Iterator[Finding]:
     None where the noise hides too much of a step, or much is to be won and no rule knows how.
     """
     share = diagnosis.breakdown.get("step", 0.0)
-    if diagnosis.unclear or diagnosis.headroom > _TOO_MUCH:
+    if diagnosis.is_inconclusive or diagnosis.headroom > _TOO_MUCH:
         return
     yield Finding(
         cause="healthy",
@@ -27,7 +27,7 @@ def find(diagnosis: WorkloadDiagnosis) -> Iterator[Finding]:
         at=diagnosis.workload.at,
         evidence=(
             f"{share:.0%} of each step is the training itself; no single brake is worth "
-            f"{WORTH - 1:.0%} or more"
+            f"{MIN_FINDING_SPEEDUP - 1:.0%} or more"
         ),
         remedy="nothing worth doing here",
     )

@@ -148,9 +148,9 @@ def _lines_of_loader(finding: Finding, diagnosis: WorkloadDiagnosis) -> set[str]
     """Where the loader is that was found to be slow, and what in it is known to cost."""
     lines: set[str | None] = set()
     for stage in diagnosis.stages:
-        if stage.python and finding.at in (stage.at, stage.python_at):
-            copied_at = stage.copied.at if stage.copied else None
-            lines |= {stage.at, stage.python_at, stage.wide_at, copied_at}
+        if stage.has_python_code and finding.at in (stage.at, stage.python_code_at):
+            copied_at = stage.array_copy.at if stage.array_copy else None
+            lines |= {stage.at, stage.python_code_at, stage.float64_at, copied_at}
     return {line for line in lines if line is not None}
 
 

@@ -8,13 +8,13 @@ from uncork.core.documents.diagnosis import WorkloadDiagnosis
 from uncork.core.evidence.stage import Stage
 
 
-def repeated(found: WorkloadDiagnosis) -> tuple[str, ...]:
+def nondeterminism_notes(diagnosis: WorkloadDiagnosis) -> tuple[str, ...]:
     """What there is to say of a training of both kinds."""
-    timing = left_to_timing(found.stages, in_turn=found.deterministic)
-    return (*timing, *asked_again(found.stages))
+    timing = timing_notes(diagnosis.stages, is_deterministic=diagnosis.has_deterministic_ops)
+    return (*timing, *repeated_call_notes(diagnosis.stages))
 
 
-def left_to_timing(stages: Sequence[Stage], *, in_turn: bool = False) -> tuple[str, ...]:
+def timing_notes(stages: Sequence[Stage], *, is_deterministic: bool = False) -> tuple[str, ...]:
     """A sentence where maps draw random numbers in parallel calls; else nothing.
 
     Seeds fix which numbers such a map draws, not which of its elements gets which: the call that
@@ -24,16 +24,16 @@ def left_to_timing(stages: Sequence[Stage], *, in_turn: bool = False) -> tuple[s
 
     Args:
         stages: The input pipeline as the script has it.
-        in_turn: The script has enabled that.
+        is_deterministic: The script has enabled that.
 
     Example:
-        >>> augment = Stage(index=1, kind="map", at="train.py:9", random=True, parallelism=8)
-        >>> left_to_timing([augment])[0].partition(":")[0]
+        >>> augment = Stage(index=1, kind="map", at="train.py:9", is_random=True, parallelism=8)
+        >>> timing_notes([augment])[0].partition(":")[0]
         'two runs of the script may differ, with Uncork or without'
     """
-    racing = (s for s in stages if s.random and s.kind != "shuffle")
+    racing = (s for s in stages if s.is_random and s.kind != "shuffle")
     places = dict.fromkeys(s.at or s.kind for s in racing if s.parallelism not in (None, 1))
-    if not places or in_turn:
+    if not places or is_deterministic:
         return ()
     where = ", ".join(places)
     return (
@@ -42,7 +42,7 @@ def left_to_timing(stages: Sequence[Stage], *, in_turn: bool = False) -> tuple[s
     )
 
 
-def asked_again(stages: Sequence[Stage]) -> tuple[str, ...]:
+def repeated_call_notes(stages: Sequence[Stage]) -> tuple[str, ...]:
     """A sentence where looking at a pipeline calls Python code of its author's; else nothing.
 
     What it returns is thrown away or given back; what it does to files, services or a count of its
@@ -52,10 +52,12 @@ def asked_again(stages: Sequence[Stage]) -> tuple[str, ...]:
         stages: The input pipeline as the script has it.
 
     Example:
-        >>> asked_again([Stage(index=0, kind="from_generator", at="train.py:9", python=True)])[0]
+        >>> repeated_call_notes(
+        ...     [Stage(index=0, kind="from_generator", at="train.py:9", has_python_code=True)]
+        ... )[0]
         'Python code of the input (train.py:9) was called more often than a training calls it'
     """
-    places = dict.fromkeys(s.python_at or s.at or s.kind for s in stages if s.python)
+    places = dict.fromkeys(s.python_code_at or s.at or s.kind for s in stages if s.has_python_code)
     if not places:
         return ()
     where = ", ".join(places)

@@ -17,9 +17,9 @@ from tensorflow.python.data.ops import dataset_ops
 from tensorflow.python.eager import backprop
 
 from capture.recorder import Recorder, at, line, make_step
-from uncork.capture.base.listener import PassThrough
+from uncork.capture.base.listener import PassThroughListener
 from uncork.capture.base.stop import StopScript
-from uncork.capture.hooks.install import listening
+from uncork.capture.hooks.install import report_training_calls
 from uncork.core.base.errors import PlanRefused, WrongUse
 from uncork.pycode.frames.dataset_lines import source_line
 
@@ -51,7 +51,7 @@ def test_fit_is_reported_with_its_arguments(kind, model, data, dataset):
         "generator": {"x": (b for b in list(dataset)), "steps_per_epoch": 6},
     }[kind]
     recorder = Recorder()
-    with listening(recorder):
+    with report_training_calls(recorder):
         history = model.fit(**arguments, shuffle=kind == "numpy", verbose=0)
         expected = line(-1)
     (call,) = recorder.fits
@@ -64,17 +64,17 @@ def test_fit_is_reported_with_its_arguments(kind, model, data, dataset):
 
 
 def test_positional_arguments_and_result(model, data):
-    class Replace(PassThrough):
+    class Replace(PassThroughListener):
         def fit(self, call):
             return call.arguments["x"] is data[0], call.arguments["y"] is data[1]
 
-    with listening(Replace()):
+    with report_training_calls(Replace()):
         assert model.fit(*data) == (True, True)
 
 
 def test_same_line_keeps_its_index(model, data, dataset):
     recorder = Recorder()
-    with listening(recorder):
+    with report_training_calls(recorder):
         model.fit(dataset, shuffle=False, verbose=0)
         for _ in range(2):
             model.fit(*data, verbose=0)
@@ -83,7 +83,7 @@ def test_same_line_keeps_its_index(model, data, dataset):
 
 def test_keras_reports_wrong_arguments(model):
     recorder = Recorder()
-    with listening(recorder), pytest.raises(TypeError, match="epoch_count"):
+    with report_training_calls(recorder), pytest.raises(TypeError, match="epoch_count"):
         model.fit(epoch_count=3)
     assert recorder.fits == []
 
@@ -96,7 +96,7 @@ def test_overridden_fit_reports_the_inner_call_once(dataset):
     model = Own([keras.layers.Dense(1)])
     model.compile("sgd", "mse")
     recorder = Recorder()
-    with listening(recorder):
+    with report_training_calls(recorder):
         model.fit(dataset, shuffle=False, verbose=0)
     assert len(recorder.fits) == 1
 
@@ -112,7 +112,7 @@ def test_fit_inside_a_callback_belongs_to_the_outer_one(model, dataset):
                 inner(x)
 
     recorder = Recorder()
-    with listening(recorder):
+    with report_training_calls(recorder):
         model.fit(dataset, shuffle=False, verbose=0, callbacks=[Nested()])
     assert [call.model for call in recorder.fits] == [model]
     assert recorder.iterated == []
@@ -120,17 +120,17 @@ def test_fit_inside_a_callback_belongs_to_the_outer_one(model, dataset):
 
 def test_the_compile_that_set_up_the_step_is_known(model, dataset):
     recorder = Recorder()
-    with listening(recorder):
+    with report_training_calls(recorder):
         model.compile("sgd", "mse")
         compiled = line(-1)
         model.fit(dataset, shuffle=False, verbose=0)
-    assert [call.step_at for call in recorder.fits] == [at(compiled)]
+    assert [call.step_setup_at for call in recorder.fits] == [at(compiled)]
 
 
 def test_where_the_dtype_policy_was_set_is_known(model, dataset):
     recorder = Recorder()
     try:
-        with listening(recorder):
+        with report_training_calls(recorder):
             model.fit(dataset, shuffle=False, verbose=0)
             keras.mixed_precision.set_global_policy("mixed_bfloat16")
             policy = line(-1)
@@ -142,9 +142,9 @@ def test_where_the_dtype_policy_was_set_is_known(model, dataset):
 
 def test_a_compile_before_the_hooks_is_not(model, dataset):
     recorder = Recorder()
-    with listening(recorder):
+    with report_training_calls(recorder):
         model.fit(dataset, shuffle=False, verbose=0)
-    assert [call.step_at for call in recorder.fits] == [None]
+    assert [call.step_setup_at for call in recorder.fits] == [None]
 
 
 # loops
@@ -155,7 +155,7 @@ def test_custom_loop(eager, model, dataset):
     step = make_step(model, keras.optimizers.Adam())
     step = step if eager else tf.function(step)
     recorder = Recorder()
-    with listening(recorder):
+    with report_training_calls(recorder):
         seen = 0
         for epoch in range(2):
             for x, y in dataset:
@@ -166,18 +166,18 @@ def test_custom_loop(eager, model, dataset):
     assert seen == 48
     assert [(call.index, call.at) for call in recorder.loops] == [(0, at(expected))] * 2
     first, second = (call.evidence for call in recorder.loops)
-    assert (first.eager_step, first.steps_seen) == (eager, 1)
+    assert (first.has_eager_step, first.steps_seen) == (eager, 1)
     begins = f":{step.__code__.co_firstlineno}" if eager else None
     assert (first.eager_at and first.eager_at.endswith(f"recorder.py{begins}")) == (eager or None)
     assert first.tape_calls_per_step >= 1
-    assert (second.eager_step, second.steps_seen) == (eager, 1)
+    assert (second.has_eager_step, second.steps_seen) == (eager, 1)
     assert all(0.0 < each.first_step_s < 600.0 for each in (first, second))
 
 
 @pytest.mark.parametrize("wrap", [enumerate, lambda d: d.take(3), lambda d: d.as_numpy_iterator()])
 def test_loops_around_the_dataset(wrap, model, dataset):
     recorder = Recorder()
-    with listening(recorder):
+    with report_training_calls(recorder):
         step = make_step(model, keras.optimizers.SGD())
         for element in wrap(dataset):
             x, y = element[1] if isinstance(element[1], tuple) else element
@@ -187,7 +187,7 @@ def test_loops_around_the_dataset(wrap, model, dataset):
 
 def test_next_by_hand_and_train_on_batch(model, dataset):
     recorder = Recorder()
-    with listening(recorder):
+    with report_training_calls(recorder):
         iterator = iter(dataset)
         expected = line(-1)
         for _ in range(3):
@@ -198,12 +198,12 @@ def test_next_by_hand_and_train_on_batch(model, dataset):
             iterator.get_next()
     (call,) = recorder.loops
     assert call.at == at(expected)
-    assert not call.evidence.eager_step
+    assert not call.evidence.has_eager_step
 
 
 def test_pretraced_step_is_known_by_the_optimizer(model, dataset):
     recorder = Recorder()
-    with listening(recorder):
+    with report_training_calls(recorder):
         step = tf.function(make_step(model, keras.optimizers.SGD()))
         step(*next(iter(dataset)))
         for x, y in dataset:
@@ -215,7 +215,7 @@ def test_pretraced_step_is_known_by_the_optimizer(model, dataset):
 def test_hand_made_update_is_training(dataset):
     weight = tf.Variable(tf.zeros((4, 1)))
     recorder = Recorder()
-    with listening(recorder):
+    with report_training_calls(recorder):
         for x, y in dataset:
             with tf.GradientTape() as tape:
                 loss = tf.reduce_mean((x @ weight - y) ** 2)
@@ -225,7 +225,7 @@ def test_hand_made_update_is_training(dataset):
 
 def test_two_trainings_and_what_is_none(model, data, dataset):
     recorder = Recorder()
-    with listening(recorder):
+    with report_training_calls(recorder):
         step = make_step(model, keras.optimizers.SGD())
         for x, y in dataset:  # trains
             step(x, y)
@@ -248,7 +248,7 @@ def test_two_trainings_and_what_is_none(model, data, dataset):
 
 def test_evaluation_inside_a_training_loop(model, dataset):
     recorder = Recorder()
-    with listening(recorder):
+    with report_training_calls(recorder):
         step = make_step(model, keras.optimizers.SGD())
         for x, y in dataset:
             step(x, y)
@@ -260,7 +260,7 @@ def test_evaluation_inside_a_training_loop(model, dataset):
 
 def test_loop_around_a_training_loop_is_none(model, dataset):
     recorder = Recorder()
-    with listening(recorder):
+    with report_training_calls(recorder):
         step = make_step(model, keras.optimizers.SGD())
         for _ in tf.data.Dataset.range(3):
             for x, y in dataset:
@@ -271,7 +271,7 @@ def test_loop_around_a_training_loop_is_none(model, dataset):
 
 def test_fit_in_a_loop_is_a_fit(model, dataset):
     recorder = Recorder()
-    with listening(recorder):
+    with report_training_calls(recorder):
         for x, y in dataset:
             model.fit(x, y, verbose=0)
     assert (len(recorder.fits), recorder.loops) == (6, [])
@@ -283,7 +283,7 @@ def test_generator_behind_a_training_loop_is_no_loop(model, dataset):
             yield x.numpy(), y.numpy()
 
     recorder = Recorder()
-    with listening(recorder):
+    with report_training_calls(recorder):
         step = make_step(model, keras.optimizers.SGD())
         outer = tf.data.Dataset.from_generator(generate, output_signature=dataset.element_spec)
         for x, y in outer.take(8):
@@ -302,7 +302,7 @@ def test_iteration_inside_a_function_is_tensorflows(dataset):
         return result
 
     recorder = Recorder()
-    with listening(recorder):
+    with report_training_calls(recorder):
         total()
     assert recorder.iterated == []
 
@@ -313,7 +313,7 @@ def test_iterator_passes_for_tensorflows_own(dataset):
         return next(iterator)
 
     plain = iter(dataset)
-    with listening(Recorder()):
+    with report_training_calls(Recorder()):
         iterator = iter(dataset)
         assert isinstance(iterator, type(plain))
         assert type(iterator).__name__ == type(plain).__name__
@@ -326,7 +326,7 @@ def test_iterator_passes_for_tensorflows_own(dataset):
 
 
 def test_settled_iterator_is_tensorflows_own(dataset):
-    with listening(Recorder()):
+    with report_training_calls(Recorder()):
         iterator = iter(dataset.repeat())
         for _ in range(70):
             next(iterator)
@@ -341,7 +341,7 @@ def test_listener_feeds_the_rest_of_the_loop(model, dataset):
 
     feed = Feed()
     got = []
-    with listening(feed):
+    with report_training_calls(feed):
         step = make_step(model, keras.optimizers.SGD())
         for element in dataset:
             got.append(element)
@@ -358,7 +358,7 @@ def test_a_fed_loop_may_hand_its_iterator_on(model, dataset):
         def loop(self, call, first):
             return iter(["last"])
 
-    with listening(Feed()):
+    with report_training_calls(Feed()):
         step = make_step(model, keras.optimizers.SGD())
         iterator = iter(dataset)
         step(*next(iterator))
@@ -392,7 +392,7 @@ def test_what_a_fed_loop_no_longer_reads_is_not_read_ahead(keeps, model, dataset
     specs = tuple(tf.TensorSpec(spec.shape[1:], spec.dtype) for spec in dataset.element_spec)
     endless = tf.data.Dataset.from_generator(rows, output_signature=specs).batch(4).prefetch(10_000)
     feed = Feed()
-    with listening(feed):
+    with report_training_calls(feed):
         step = make_step(model, keras.optimizers.SGD())
         for element in endless:
             if element == "last":
@@ -414,7 +414,7 @@ def test_listener_substitutes_the_dataset(dataset):
             return dataset.take(2)
 
     short = Short()
-    with listening(short):
+    with report_training_calls(short):
         assert len(list(dataset)) == 2
         expected = line(-1)
     assert short.iterated == [at(expected)]
@@ -425,16 +425,16 @@ def test_unwanted_loops_are_not_watched(dataset):
     class Deaf(Recorder):
         wants_loops = False
 
-    with listening(Deaf()):
+    with report_training_calls(Deaf()):
         watched = iter(dataset)
     assert type(watched) is type(iter(dataset))
 
 
 def test_datasets_remember_their_lines_when_wanted():
-    class Wants(PassThrough):
+    class Wants(PassThroughListener):
         wants_source_lines = True
 
-    with listening(Wants()):
+    with report_training_calls(Wants()):
         dataset = tf.data.Dataset.range(3)
         expected = line(-1)
     assert source_line(dataset) == at(expected)
@@ -460,7 +460,7 @@ class Stopping(Recorder):
 
 def test_stop_ends_the_block(model, dataset):
     events = []
-    with listening(Stopping()):
+    with report_training_calls(Stopping()):
         try:
             model.fit(dataset)
         except Exception:
@@ -473,7 +473,7 @@ def test_stop_ends_the_block(model, dataset):
 
 def test_stop_from_a_feed(model, dataset):
     seen = 0
-    with listening(Stopping()):
+    with report_training_calls(Stopping()):
         step = make_step(model, keras.optimizers.SGD())
         for x, y in dataset:
             step(x, y)
@@ -485,7 +485,7 @@ def test_stop_from_a_feed(model, dataset):
 def test_swallowed_stop_is_raised_again(model, dataset):
     stopping = Stopping()
     reached = []
-    with listening(stopping):
+    with report_training_calls(stopping):
         try:
             model.fit(dataset)
         except BaseException:
@@ -499,7 +499,7 @@ def test_swallowed_stop_is_raised_again(model, dataset):
 
 @pytest.mark.parametrize("end", [SystemExit(1), ValueError("history is missing")])
 def test_what_the_script_makes_of_a_stop_does_not_count(end, model, dataset):
-    with listening(Stopping()):
+    with report_training_calls(Stopping()):
         try:
             model.fit(dataset)
         except BaseException:
@@ -513,12 +513,12 @@ def test_interrupt_comes_through_a_stop(model, dataset):
         finally:
             raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt), listening(Stopping()):
+    with pytest.raises(KeyboardInterrupt), report_training_calls(Stopping()):
         script()
 
 
 def test_error_of_uncork_survives_the_scripts_handlers(model, dataset):
-    class Refusing(PassThrough):
+    class Refusing(PassThroughListener):
         def fit(self, call):
             raise PlanRefused("does not fit")
 
@@ -528,7 +528,7 @@ def test_error_of_uncork_survives_the_scripts_handlers(model, dataset):
         except Exception:
             pytest.fail("the script took it for its own")
 
-    with pytest.raises(PlanRefused, match="does not fit"), listening(Refusing()):
+    with pytest.raises(PlanRefused, match="does not fit"), report_training_calls(Refusing()):
         script()
 
 
@@ -542,7 +542,7 @@ def test_foreign_keras_is_refused(write, monkeypatch, tmp_path):
         importlib.import_module("tf_keras.src.engine.training").Model().fit()
 
     refused = pytest.raises(WrongUse, match=r"test_hooks.py:\d+ runs on Keras 2")
-    with refused, listening(PassThrough()):
+    with refused, report_training_calls(PassThroughListener()):
         script()
     script()
 
@@ -555,9 +555,9 @@ def test_foreign_keras_trains_where_nobody_has_to_look_into_it(write, monkeypatc
     monkeypatch.syspath_prepend(str(tmp_path))
     for name in [name for name in sys.modules if name.partition(".")[0] == "tf_keras"]:
         monkeypatch.delitem(sys.modules, name)  # of the test before
-    idle = PassThrough()
+    idle = PassThroughListener()
     idle.refuses_foreign = False
-    with listening(idle):
+    with report_training_calls(idle):
         assert importlib.import_module("tf_keras.src.engine.training").Model().fit() == 3
 
 
@@ -575,14 +575,14 @@ def test_everything_is_put_back(model, dataset):
         )
 
     before = patched()
-    with listening(PassThrough()):
+    with report_training_calls(PassThroughListener()):
         assert dataset_ops.DatasetV2.__iter__ is not before[0]
     assert patched() == before
 
 
 def test_iterators_outlive_the_hooks(model, dataset):
     recorder = Recorder()
-    with listening(recorder):
+    with report_training_calls(recorder):
         iterator = iter(dataset)
         next(iterator)
     step = make_step(model, keras.optimizers.SGD())
@@ -597,7 +597,7 @@ def test_user_errors_come_through(model, dataset):
         for _ in dataset:
             raise ZeroDivisionError
 
-    with pytest.raises(ZeroDivisionError), listening(Recorder()):
+    with pytest.raises(ZeroDivisionError), report_training_calls(Recorder()):
         script()
 
 
@@ -606,7 +606,7 @@ def test_arguments_of_functions_may_have_any_name(dataset):
     def applied(function, x, step=1, model=0):
         return function(x) + step + model
 
-    with listening(Recorder()):
+    with report_training_calls(Recorder()):
         for x, _ in dataset.take(1):
             found = applied(function=tf.zeros_like, x=x, step=2, model=3)
     assert found.numpy() == pytest.approx(5.0)

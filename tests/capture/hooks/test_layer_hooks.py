@@ -20,11 +20,11 @@ def test_a_layer_remembers_the_line_that_made_it():
     with watched_layers() as layers:
         dense = keras.layers.Dense(3)
         own = Own()
-    file, _, line = layers.at(dense).rpartition(":")
+    file, _, line = layers.creation_location(dense).rpartition(":")
     assert file.endswith("test_layer_hooks.py")
-    assert int(layers.at(own).rpartition(":")[2]) == int(line) + 1
-    assert layers.at(own.inner) != layers.at(own)
-    assert layers.at(keras.layers.Dense(3)) is None
+    assert int(layers.creation_location(own).rpartition(":")[2]) == int(line) + 1
+    assert layers.creation_location(own.inner) != layers.creation_location(own)
+    assert layers.creation_location(keras.layers.Dense(3)) is None
 
 
 def test_its_ops_are_found_under_the_scope_that_tensorflow_gave_it():
@@ -34,7 +34,7 @@ def test_its_ops_are_found_under_the_scope_that_tensorflow_gave_it():
         step = tf.function(lambda x: model(x, training=True))
         graph = step.get_concrete_function(tf.ones((2, 4))).graph
     products = [op.name for op in graph.get_operations() if op.type == "MatMul"]
-    assert [layers.of(name) for name in products] == [first, second]
+    assert [layers.layer_of_op(name) for name in products] == [first, second]
 
 
 def test_layers_work_as_before_and_eager_calls_leave_nothing():
@@ -57,7 +57,7 @@ def test_layers_on_ragged_and_sparse_tensors_are_called_as_ever():
         assert tf.function(total)(ragged).numpy() == pytest.approx(6.0)
         dense = keras.layers.Lambda(tf.sparse.to_dense)
         assert tf.function(lambda: dense(sparse))().numpy().sum() == pytest.approx(2.0)
-    assert {layer for layer, _ in layers.outermost()} == {total, dense}
+    assert {layer for layer, _ in layers.outermost_calls()} == {total, dense}
 
 
 def test_arguments_may_have_any_name():

@@ -12,8 +12,8 @@ import tensorflow as tf
 from capture.recorder import Recorder, at, line, make_step
 from uncork.capture.base.listener import StepCall
 from uncork.capture.base.stop import StopScript
-from uncork.capture.hooks.install import listening
-from uncork.capture.hooks.training_evidence import Evidence
+from uncork.capture.hooks.install import report_training_calls
+from uncork.capture.hooks.training_evidence import TrainingEvidence
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def batches(data):
 def test_arrays(step, data):
     recorder = Recorder()
     x, y = data
-    with listening(recorder):
+    with report_training_calls(recorder):
         for begin in range(0, 24, 4):
             step(x[begin : begin + 4], y[begin : begin + 4])
         expected = line(-1)
@@ -60,7 +60,7 @@ def test_arrays(step, data):
 
 def test_a_generator_and_train_on_batch(model, data):
     recorder = Recorder()
-    with listening(recorder):
+    with report_training_calls(recorder):
         for x, y in batches(data):
             model.train_on_batch(x, y=y)
     (call,) = recorder.steps
@@ -90,7 +90,7 @@ def test_a_loop_inside_a_function_is_seen_before_it_runs(model, data):
 
     recorder.step_loop = reached
     batched = tf.data.Dataset.from_tensor_slices(data).batch(4)
-    with listening(recorder):
+    with report_training_calls(recorder):
         evaluate(batched)
         train_epoch(batched)
         expected = line(-1)
@@ -109,7 +109,7 @@ def test_a_function_is_given_the_listener_s_dataset(data):
     recorder.dataset = lambda dataset, at: dataset.take(2)
     count = tf.function(lambda batches: batches.reduce(0, lambda n, _: n + 1))
     batched = tf.data.Dataset.from_tensor_slices(data).batch(4)
-    with listening(recorder):
+    with report_training_calls(recorder):
         assert int(count(batched)) == 2
     assert int(count(batched)) == 6
 
@@ -118,7 +118,7 @@ def test_a_function_is_given_the_listener_s_dataset(data):
 def test_an_eager_step_is_known_by_its_update(update, model, data):
     recorder = Recorder()
     optimizer = keras.optimizers.SGD()
-    with listening(recorder):
+    with report_training_calls(recorder):
         for x, y in batches(data):
             with tf.GradientTape() as tape:
                 loss = tf.reduce_mean((model(x) - y) ** 2)
@@ -130,7 +130,7 @@ def test_an_eager_step_is_known_by_its_update(update, model, data):
                 optimizer.apply_gradients(pairs)
                 expected = line(-1)
     (call,) = recorder.steps
-    assert call.eager
+    assert call.is_eager
     assert call.eager_at is not None
     if update == "apply_gradients":
         assert call.at == at(expected)
@@ -139,18 +139,18 @@ def test_an_eager_step_is_known_by_its_update(update, model, data):
 def test_eager_training_inside_keras_is_its_own_business(model, data):
     recorder = Recorder()
     model.compile("adam", "mse", run_eagerly=True)
-    with listening(recorder):
+    with report_training_calls(recorder):
         model.fit(*data, batch_size=4, verbose=0)
         for x, y in batches(data):
             model.train_on_batch(x, y)
     (call,) = recorder.steps
-    assert not call.eager
+    assert not call.is_eager
 
 
 def test_several_datasets_in_one_statement(step, data):
     recorder = Recorder()
     datasets = [tf.data.Dataset.from_tensor_slices(part).batch(4) for part in data]
-    with listening(recorder):
+    with report_training_calls(recorder):
         for x, y in zip(*datasets, strict=True):
             step(x, y)
     assert len(recorder.steps) == 1
@@ -166,7 +166,7 @@ def test_a_distributed_dataset(data):
     replica_step = make_step(model, optimizer)
     step = tf.function(lambda x, y: strategy.run(replica_step, (x, y)))
     recorder = Recorder()
-    with listening(recorder):
+    with report_training_calls(recorder):
         for x, y in strategy.experimental_distribute_dataset(dataset):
             step(x, y)
     assert len(recorder.steps) == 1
@@ -175,7 +175,7 @@ def test_a_distributed_dataset(data):
 def test_a_loop_over_one_dataset_is_left_to_it(step, data):
     recorder = Recorder()
     dataset = tf.data.Dataset.from_tensor_slices(data).batch(4)
-    with listening(recorder):
+    with report_training_calls(recorder):
         for _ in range(2):
             for x, y in dataset:
                 step(x, y)
@@ -186,7 +186,7 @@ def test_a_loop_over_one_dataset_is_left_to_it(step, data):
 def test_what_does_not_train_is_no_step(model, data):
     recorder = Recorder()
     predict = tf.function(model)
-    with listening(recorder):
+    with report_training_calls(recorder):
         for x, _ in batches(data):
             predict(x)
         model.fit(*data, verbose=0)
@@ -212,7 +212,7 @@ def test_accumulated_gradients(model, data):
         if count.assign_add(1) % 2 == 0:
             optimizer.apply(sums, model.trainable_variables)
 
-    with listening(recorder):
+    with report_training_calls(recorder):
         for x, y in batches(data):
             step(x, y)
     assert len(recorder.steps) == 1
@@ -220,7 +220,7 @@ def test_accumulated_gradients(model, data):
 
 def test_steps_in_turn_are_not_taken_apart(data):
     recorder = Recorder()
-    with listening(recorder):
+    with report_training_calls(recorder):
         steps = []
         for _ in range(2):
             model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
@@ -234,7 +234,7 @@ def test_steps_in_turn_are_not_taken_apart(data):
 def test_numbers_of_trainings_do_not_count_other_functions(step, model, data):
     recorder = Recorder()
     predict = tf.function(model)
-    with listening(recorder):
+    with report_training_calls(recorder):
         for x, y in batches(data):
             predict(x)
             step(x, y)
@@ -245,7 +245,7 @@ def test_numbers_of_trainings_do_not_count_other_functions(step, model, data):
 
 def test_the_listener_is_asked_in_place_of_each_further_step(step, data):
     recorder = Replacing(times=3)
-    with listening(recorder):
+    with report_training_calls(recorder):
         for x, y in batches(data):
             loss = step(x, y)
     assert isinstance(float(loss), float)
@@ -258,7 +258,7 @@ def test_a_stop_ends_the_loop(step, data):
             raise StopScript
 
     taken = 0
-    with listening(Stopping()):
+    with report_training_calls(Stopping()):
         for x, y in batches(data):
             step(x, y)
             taken += 1
@@ -268,7 +268,7 @@ def test_a_stop_ends_the_loop(step, data):
 def test_the_class_is_put_back(step):
     kind = type(step)
     before = kind.__call__
-    with listening(Recorder()):
+    with report_training_calls(Recorder()):
         assert kind.__call__ is not before
     assert kind.__call__ is before
 
@@ -280,7 +280,7 @@ def test_a_loop_whose_body_reads_another_dataset_is_left_as_it_is(data):
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
     training = make_step(model, keras.optimizers.Adam())
     recorder, steps = Recorder(), 0
-    with listening(recorder):
+    with report_training_calls(recorder):
         beside = iter(others)
         for x, y in labelled:
             training(x + 0 * next(beside), y)
@@ -305,7 +305,7 @@ def test_a_training_behind_another_one_has_its_own_step(data):
             second(x, y)
 
     recorder = Recorder()
-    with listening(recorder):
+    with report_training_calls(recorder):
         search()
         train()
     assert [call.evidence.eager_codes[1] for call in recorder.loops] == [
@@ -326,7 +326,7 @@ def test_functions_that_are_to_run_as_python_are_not_traced(model, data):
 
     tf.config.run_functions_eagerly(True)
     try:
-        with listening(Recorder()):
+        with report_training_calls(Recorder()):
             train_epoch(tf.data.Dataset.from_tensor_slices(data).batch(4))
     finally:
         tf.config.run_functions_eagerly(False)
@@ -334,7 +334,7 @@ def test_functions_that_are_to_run_as_python_are_not_traced(model, data):
 
 
 def test_optimizers_may_be_met_in_other_threads_meanwhile():
-    evidence, kept = Evidence(), []
+    evidence, kept = TrainingEvidence(), []
 
     class Slow:
         @property
@@ -345,7 +345,7 @@ def test_optimizers_may_be_met_in_other_threads_meanwhile():
     def meet():
         for _ in range(100):
             kept.append(Slow())
-            evidence.meet(kept[-1])
+            evidence.add_optimizer(kept[-1])
             time.sleep(1e-4)
 
     other = threading.Thread(target=meet)

@@ -9,8 +9,8 @@ import textwrap
 
 import pytest
 
-from uncork.capture.outline.rewrite import outlined
-from uncork.pycode.frames.stack import OUTLINED
+from uncork.capture.outline.rewrite import outline_inline_steps
+from uncork.pycode.frames.stack import OUTLINED_STEP_PREFIX
 
 # Stand-ins that compute with plain numbers, and tell in what order they were asked.
 WORLD = """
@@ -406,13 +406,13 @@ def ran(script: str, *, moved: bool) -> tuple[str, list[str]]:
     tree = ast.parse(textwrap.dedent(WORLD) + textwrap.dedent(script))
     tree.body = [s for s in tree.body if not isinstance(s, ast.Import)] if not moved else tree.body
     if moved:
-        tree = outlined(tree)
+        tree = outline_inline_steps(tree)
         tree.body = [s for s in tree.body if not isinstance(s, ast.Import)]
     said = io.StringIO()
     with contextlib.redirect_stdout(said):
         exec(compile(tree, "train.py", "exec"), {"__name__": "__main__"})
     functions = [s for s in tree.body if isinstance(s, ast.FunctionDef)]
-    return said.getvalue(), [f.name for f in functions if f.name.startswith(OUTLINED)]
+    return said.getvalue(), [f.name for f in functions if f.name.startswith(OUTLINED_STEP_PREFIX)]
 
 
 @pytest.mark.parametrize("script", MOVED.values(), ids=MOVED)
@@ -429,18 +429,20 @@ def test_a_step_does_the_same_as_a_function(script: str):
 def test_what_is_not_plain_is_left_where_it_is(script: str):
     tree = ast.parse(textwrap.dedent(WORLD) + textwrap.dedent(script))
     before = ast.unparse(tree)
-    assert ast.unparse(outlined(tree)) == before
+    assert ast.unparse(outline_inline_steps(tree)) == before
     assert ran(script, moved=True) == ran(script, moved=False)
 
 
 def test_what_is_before_is_part_of_it_and_what_is_asked_for_later_comes_back():
-    tree = outlined(ast.parse(textwrap.dedent(MOVED["two tapes, and what is drawn before"])))
+    tree = outline_inline_steps(
+        ast.parse(textwrap.dedent(MOVED["two tapes, and what is drawn before"]))
+    )
     assert "first, second = _inline_step_1(x, y)" in ast.unparse(tree)
 
 
 def test_lines_stay_what_they_are():
     script = textwrap.dedent(MOVED["in a function"])
-    step = outlined(ast.parse(script)).body[0]
+    step = outline_inline_steps(ast.parse(script)).body[0]
     assert isinstance(step, ast.FunctionDef)
     lines = script.splitlines()
     assert lines[step.lineno - 1].strip().startswith("with tf.GradientTape")
@@ -448,7 +450,7 @@ def test_lines_stay_what_they_are():
 
 
 def test_the_inner_step_is_the_one_that_is_moved():
-    tree = outlined(
+    tree = outline_inline_steps(
         ast.parse(textwrap.dedent(MOVED["a tape around it all, which is another matter"]))
     )
     assert ast.unparse(tree.body[0]).startswith("def _inline_step_1(x, y)")
@@ -456,7 +458,7 @@ def test_the_inner_step_is_the_one_that_is_moved():
 
 def test_a_line_above_changes_no_code():
     script = textwrap.dedent(MOVED["in a function"])
-    trees = [outlined(ast.parse(text)) for text in (script, f"import sys\n{script}")]
+    trees = [outline_inline_steps(ast.parse(text)) for text in (script, f"import sys\n{script}")]
     codes = [compile(tree, "train.py", "exec").co_consts for tree in trees]
     first, second = (next(c for c in each if hasattr(c, "co_code")) for each in codes)
     assert (first.co_name, first.co_code) == (second.co_name, second.co_code)
@@ -466,5 +468,5 @@ def test_docstring_and_future_stay_first():
     script = '"""Train."""\nfrom __future__ import annotations\n' + textwrap.dedent(
         MOVED["as the guide has it"]
     )
-    names = [type(s).__name__ for s in outlined(ast.parse(script)).body]
+    names = [type(s).__name__ for s in outline_inline_steps(ast.parse(script)).body]
     assert names == ["Expr", "ImportFrom", "FunctionDef", "For"]

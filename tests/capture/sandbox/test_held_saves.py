@@ -4,7 +4,7 @@ import keras
 import pytest
 import tensorflow as tf
 
-from uncork.capture.sandbox.held_saves import hold_saves
+from uncork.capture.sandbox.held_saves import suppress_saves
 
 
 @pytest.fixture
@@ -38,11 +38,11 @@ def save_everything(model, folder):
 
 
 def test_held_saves_leave_no_files(model, tmp_path):
-    with hold_saves() as saves:
+    with suppress_saves() as saves:
         written = save_everything(model, tmp_path)
     assert list(tmp_path.iterdir()) == []
     assert written == ["/written", "/saved-1", "/managed/ckpt-2", "/managed/ckpt-7"]
-    assert saves.held == {
+    assert saves.counts == {
         "Model.save": 1,
         "Model.save_weights": 1,
         "Model.export": 1,
@@ -57,7 +57,7 @@ def test_held_saves_leave_no_files(model, tmp_path):
 
 
 def test_saves_again_afterwards(model, tmp_path):
-    with hold_saves():
+    with suppress_saves():
         pass
     written = save_everything(model, tmp_path)
     assert written == ["/written", "/saved-1", "/managed/ckpt-2", "/managed/ckpt-7"]
@@ -68,10 +68,10 @@ def test_saves_again_afterwards(model, tmp_path):
 def test_callback_of_keras(model, tmp_path):
     x = tf.zeros((8, 4))
     best = keras.callbacks.ModelCheckpoint(str(tmp_path / "best.keras"), monitor="loss")
-    with hold_saves() as saves:
+    with suppress_saves() as saves:
         model.fit(x, x[:, :1], epochs=2, callbacks=[best], verbose=0)
     assert list(tmp_path.iterdir()) == []
-    assert saves.held == {"Model.save": 2}
+    assert saves.counts == {"Model.save": 2}
 
 
 def test_what_an_interrupted_training_is_to_go_on_from_stays(model, tmp_path):
@@ -87,7 +87,7 @@ def test_what_an_interrupted_training_is_to_go_on_from_stays(model, tmp_path):
     kept = {file: file.read_bytes() for file in (tmp_path / "backup").iterdir()}
     assert kept
     again = keras.callbacks.BackupAndRestore(tmp_path / "backup")
-    with hold_saves() as saves:
+    with suppress_saves() as saves:
         model.fit(x, y, epochs=5, verbose=0, callbacks=[again])
     assert {file: file.read_bytes() for file in (tmp_path / "backup").iterdir()} == kept
-    assert set(saves.held) == {"BackupAndRestore"}
+    assert set(saves.counts) == {"BackupAndRestore"}

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from codemod.scripts import script
-from uncork.codemod.keras3.migration import patch_to_keras3
-from uncork.pycode.syntax.removed_apis import instead
+from uncork.codemod.keras3.migration import build_keras3_patch
+from uncork.pycode.syntax.removed_apis import suggest_replacement
 
 SCALED = script("""
     import keras
@@ -31,8 +31,8 @@ SCALED = script("""
 
 
 def after(text: str) -> str:
-    patch = patch_to_keras3(script(text).encode(), "train.py")
-    assert patch.unsaid == ()
+    patch = build_keras3_patch(script(text).encode(), "train.py")
+    assert patch.omitted == ()
     return patch.after.decode()
 
 
@@ -125,9 +125,9 @@ UNSEEN = """
     ],
 )
 def test_where_somebody_else_sees_the_gradients_the_script_is_left(use: str) -> None:
-    patch = patch_to_keras3(script(UNSEEN.format(use=use)).encode(), "train.py")
+    patch = build_keras3_patch(script(UNSEEN.format(use=use)).encode(), "train.py")
     assert patch.after == patch.before
-    assert patch.unsaid[0].name.startswith("train.py:")
+    assert patch.omitted[0].name.startswith("train.py:")
 
 
 @pytest.mark.parametrize(
@@ -149,9 +149,9 @@ def test_where_somebody_else_sees_the_gradients_the_script_is_left(use: str) -> 
     ],
 )
 def test_what_is_not_mechanical_is_told(text: str, reason: str) -> None:
-    patch = patch_to_keras3(text.encode(), "train.py")
+    patch = build_keras3_patch(text.encode(), "train.py")
     assert patch.after == patch.before
-    assert reason in patch.unsaid[0].reason
+    assert reason in patch.omitted[0].reason
 
 
 def test_a_block_of_one_line_stays_a_block() -> None:
@@ -169,8 +169,8 @@ def test_a_block_on_the_line_of_its_if_stays_one() -> None:
 
 
 def test_a_script_of_today_is_left_alone() -> None:
-    patch = patch_to_keras3(after(SCALED).encode(), "train.py")
-    assert patch.said == patch.unsaid == ()
+    patch = build_keras3_patch(after(SCALED).encode(), "train.py")
+    assert patch.included == patch.omitted == ()
     assert patch.diff("train.py") == b""
 
 
@@ -198,10 +198,12 @@ def test_a_script_of_today_is_left_alone() -> None:
     ],
 )
 def test_where_a_patch_is_promised_below_a_traceback_there_is_one(error: str, text: str) -> None:
-    assert instead(error, "my train.py").endswith("as a patch: uncork diff 'my train.py'")
-    assert patch_to_keras3(text.encode(), "train.py").said
+    assert suggest_replacement(error, "my train.py").endswith(
+        "as a patch: uncork diff 'my train.py'"
+    )
+    assert build_keras3_patch(text.encode(), "train.py").included
 
 
 @pytest.mark.parametrize("error", ["no attribute 'multi_gpu_model'", "'loss_scale'", ""])
 def test_elsewhere_none_is_promised(error: str) -> None:
-    assert "uncork diff" not in instead(error, "train.py")
+    assert "uncork diff" not in suggest_replacement(error, "train.py")

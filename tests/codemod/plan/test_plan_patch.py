@@ -29,8 +29,8 @@ from uncork.core.edits.step import (
     StepsPerExecution,
 )
 
-MAP = ParallelMap(stage=1, expects="")
-CACHE = Cache(stage=1, expects="")
+MAP = ParallelMap(stage=1, expected_digest="")
+CACHE = Cache(stage=1, expected_digest="")
 CHAINED = FIT.replace("    .shuffle(100)\n", "").replace(
     "    .map(load)", "    .shuffle(100)\n    .map(load)"
 )
@@ -48,18 +48,18 @@ WRITTEN = {
     ),
     "cache": (CACHE, ["+    .cache()"]),
     "shuffle_first": (
-        ShuffleFirst(stage=2, expects=""),
+        ShuffleFirst(stage=2, expected_digest=""),
         ["+    .shuffle(100)", "-    .shuffle(100)"],
     ),
     "prefetch": (
-        Prefetch(expects=""),
+        Prefetch(expected_digest=""),
         [
             "-history = model.fit(data, epochs=10)",
             "+history = model.fit(data.prefetch(tf.data.AUTOTUNE), epochs=10)",
         ],
     ),
     "autotune_off": (
-        AutotuneOff(expects=""),
+        AutotuneOff(expected_digest=""),
         [
             "-history = model.fit(data, epochs=10)",
             "+options = tf.data.Options()",
@@ -97,15 +97,15 @@ def test_a_step_is_written_where_it_belongs_and_nothing_else_moves(name: str) ->
     edit, expected = WRITTEN[name]
     patch = patched(FIT, of_fit(FIT, edit))
     assert sorted(lines(patch)) == sorted(expected)
-    assert patch.said == (name,)
-    assert patch.unsaid == ()
+    assert patch.included == (name,)
+    assert patch.omitted == ()
     compile(patch.after, "train.py", "exec")
 
 
 def test_all_of_them_at_once() -> None:
     edits = [edit for edit, _ in WRITTEN.values() if not isinstance(edit, ShuffleFirst)]
     patch = patched(FIT, of_fit(FIT, *edits))
-    assert patch.unsaid == ()
+    assert patch.omitted == ()
     text = patch.after.decode()
     assert "deterministic=True)\n    .cache()\n    .shuffle(100)" in text
     assert "data.prefetch(tf.data.AUTOTUNE).with_options(options)" in text
@@ -117,14 +117,18 @@ def test_a_cache_stands_behind_what_is_written_into_the_same_call() -> None:
     """Whichever the plan has first; and what is read at the end stays at the end."""
     text = FIT.replace("    .batch(32)", "    .padded(32)")
     text = text.replace("model.fit(data,", "model.fit(data.batch(2).take(9),")
-    made = of_fit(text, CACHE, MAP, Prefetch(expects=""))
+    made = of_fit(text, CACHE, MAP, Prefetch(expected_digest=""))
     after = patched(text, made).after.decode()
     assert "deterministic=True)\n    .cache()" in after
     assert "data.batch(2).take(9).prefetch(tf.data.AUTOTUNE)" in after
 
 
 def test_steps_of_a_loop() -> None:
-    edits = (Prefetch(expects=""), JitCompile(code="12"), ReduceRetracing(code="12"))
+    edits = (
+        Prefetch(expected_digest=""),
+        JitCompile(code_digest="12"),
+        ReduceRetracing(code_digest="12"),
+    )
     patch = patched(LOOP, of_loop(LOOP, *edits))
     assert lines(patch) == [
         "-@tf.function",
@@ -142,13 +146,13 @@ def test_who_goes_by_it_too_is_told() -> None:
 
 def test_a_compile_of_a_module_is_none_of_a_model() -> None:
     text = FIT.replace("model.compile(", "found = re.compile(").replace("import keras", "import re")
-    patch = patched(text, of_fit(text, JitCompile(), step_at=None))
-    assert (patch.said, patch.after) == ((), patch.before)
+    patch = patched(text, of_fit(text, JitCompile(), step_setup_at=None))
+    assert (patch.included, patch.after) == ((), patch.before)
 
 
 def test_less_ahead_of_a_prefetch() -> None:
     text = FIT.replace("    .batch(32)  # fits the GPU", "    .prefetch(500)")
-    made = of_fit(text, LessAhead(stage=3, expects=""))
+    made = of_fit(text, LessAhead(stage=3, expected_digest=""))
     last = replace(made.before.stages[0], index=3, kind="prefetch", at=at(text, ".prefetch("))
     stages = (*made.before.stages, last)
     made = replace(made, before=replace(made.before, stages=stages))
@@ -204,12 +208,12 @@ REFUSED = {
     ),
     "data of a function": (
         FIT.replace("fit(data,", "fit(made(),"),
-        Prefetch(expects=""),
+        Prefetch(expected_digest=""),
         "'made()' is trained on",
     ),
     "fit as a condition": (
         FIT.replace("history = model.fit(data, epochs=10)", "if model.fit(data): pass"),
-        AutotuneOff(expects=""),
+        AutotuneOff(expected_digest=""),
         "no statement by itself",
     ),
     "threads of the script's": (
@@ -245,7 +249,7 @@ REFUSED = {
     ),
     "layers left in float32": (
         FIT,
-        DtypePolicy(policy="mixed_float16", keep=("dropout",)),
+        DtypePolicy(policy="mixed_float16", float32_layers=("dropout",)),
         "stay in float32 (dropout)",
     ),
     "another model": (
@@ -290,17 +294,17 @@ REFUSED = {
     "data of a helper for several": (
         FIT.replace("history = model.fit(data, epochs=10)", "def learn(x): model.fit(x)")
         + "learn(data)\nlearn([1, 2])\n",
-        Prefetch(expects=""),
+        Prefetch(expected_digest=""),
         "may be other data, too",
     ),
     "data that is taken apart": (
         FIT.replace("fit(data,", "fit(data.as_numpy_iterator(),"),
-        Prefetch(expects=""),
+        Prefetch(expected_digest=""),
         "no name and no chain of calls",
     ),
     "what shows progress": (
         FIT.replace("history = ", "bar = tqdm(data)\nhistory = ").replace("fit(data,", "fit(bar,"),
-        Prefetch(expects=""),
+        Prefetch(expected_digest=""),
         "something around a dataset",
     ),
     "an evaluation of some steps": (
@@ -336,10 +340,10 @@ REFUSED = {
 def test_where_it_is_not_plain_nothing_is_written(name: str) -> None:
     text, edit, reason = REFUSED[name]
     patch = patched(text, of_fit(text, edit, at=_fit(text)))
-    assert patch.said == ()
+    assert patch.included == ()
     assert patch.after == patch.before
     assert patch.diff("train.py") == b""
-    assert reason in patch.unsaid[0].reason
+    assert reason in patch.omitted[0].reason
 
 
 def test_a_stage_that_a_library_made_on_that_line_is_not_the_script_s() -> None:
@@ -348,14 +352,14 @@ def test_a_stage_that_a_library_made_on_that_line_is_not_the_script_s() -> None:
     decode = replace(made.before.stages[1], name="decode")
     stages = (made.before.stages[0], decode, *made.before.stages[1:])
     patch = patched(FIT, replace(made, before=replace(made.before, stages=stages)))
-    assert patch.said == ()
-    assert "2 stages of kind map come from line" in patch.unsaid[0].reason
+    assert patch.included == ()
+    assert "2 stages of kind map come from line" in patch.omitted[0].reason
 
 
 def test_callbacks_that_ask_the_model_nothing_are_no_reason() -> None:
     both = "keras.callbacks.EarlyStopping(), ModelCheckpoint('w', save_weights_only=True)"
     text = FIT.replace("epochs=10", f"callbacks=[{both}]")
-    assert patched(text, of_fit(text, DtypePolicy(policy="mixed_bfloat16"))).unsaid == ()
+    assert patched(text, of_fit(text, DtypePolicy(policy="mixed_bfloat16"))).omitted == ()
 
 
 def test_a_policy_stands_behind_the_import_that_it_needs() -> None:
@@ -385,8 +389,8 @@ def test_what_must_be_first_stays_first() -> None:
 )
 def test_what_is_around_a_dataset_has_no_methods_of_one(loop: str) -> None:
     text = LOOP.partition("for epoch")[0] + loop + "\n        train_step(x)\n"
-    made = of_loop(LOOP, Prefetch(expects=""), at=at(text, "for x in"))
-    assert patched(text, made).said == ()
+    made = of_loop(LOOP, Prefetch(expected_digest=""), at=at(text, "for x in"))
+    assert patched(text, made).included == ()
 
 
 def _fit(text: str) -> str:
@@ -396,44 +400,47 @@ def _fit(text: str) -> str:
 
 
 def test_another_file_is_not_patched() -> None:
-    patch = patched(FIT, of_fit(FIT, JitCompile(), step_at="models.py:3"))
-    assert "stands in models.py" in patch.unsaid[0].reason
+    patch = patched(FIT, of_fit(FIT, JitCompile(), step_setup_at="models.py:3"))
+    assert "stands in models.py" in patch.omitted[0].reason
 
 
 def test_without_a_line_the_only_compile_is_meant() -> None:
-    assert patched(FIT, of_fit(FIT, JitCompile(), step_at=None)).said == ("jit_compile",)
+    assert patched(FIT, of_fit(FIT, JitCompile(), step_setup_at=None)).included == ("jit_compile",)
     twice = FIT + "other.compile('sgd')\n"
-    made = replace(of_fit(FIT, JitCompile(), step_at=None))
-    assert "does not know the line" in patched(twice, made).unsaid[0].reason
+    made = replace(of_fit(FIT, JitCompile(), step_setup_at=None))
+    assert "does not know the line" in patched(twice, made).omitted[0].reason
 
 
 def test_half_of_a_step_is_not_written_and_what_builds_on_it_neither() -> None:
     """A cache of half a map, then threads for the other half; the end is where it was."""
-    steps = ((SplitMap(stage=1, expects=""), CACHE), ParallelMap(stage=2, expects=""))
-    patch = patched(FIT, of_fit(FIT, *steps, Prefetch(expects="")))
-    assert patch.said == ("prefetch",)
-    assert [each.name for each in patch.unsaid] == ["split_map", "parallel_map"]
-    assert "split_map leaves" in patch.unsaid[1].reason
+    steps = (
+        (SplitMap(stage=1, expected_digest=""), CACHE),
+        ParallelMap(stage=2, expected_digest=""),
+    )
+    patch = patched(FIT, of_fit(FIT, *steps, Prefetch(expected_digest="")))
+    assert patch.included == ("prefetch",)
+    assert [each.name for each in patch.omitted] == ["split_map", "parallel_map"]
+    assert "split_map leaves" in patch.omitted[1].reason
 
 
 def test_a_cache_below_a_shuffle_is_left_to_the_plan() -> None:
     made = with_point(of_fit(FIT, CACHE), 1, ("shuffle",))
-    assert "below the shuffle" in patched(FIT, made).unsaid[0].reason
+    assert "below the shuffle" in patched(FIT, made).omitted[0].reason
 
 
 def test_a_shuffle_behind_something_else_stays() -> None:
-    edit = ShuffleFirst(stage=2, expects="")
+    edit = ShuffleFirst(stage=2, expected_digest="")
     made = of_fit(FIT, CACHE, edit)
-    assert patched(FIT, replace(made, steps=made.steps[1:])).said == ("shuffle_first",)
-    assert patched(FIT, made).said == ("cache",), "the order would freeze under the cache"
+    assert patched(FIT, replace(made, steps=made.steps[1:])).included == ("shuffle_first",)
+    assert patched(FIT, made).included == ("cache",), "the order would freeze under the cache"
     commented = FIT.replace(".map(load)", ".map(load)  # slow")
-    assert "comment" in patched(commented, of_fit(commented, edit)).unsaid[0].reason
+    assert "comment" in patched(commented, of_fit(commented, edit)).omitted[0].reason
 
 
 def test_by_hand_is_told_where_the_plan_knows_how() -> None:
     step = replace(KEPT, edits=(FlatUpdates(),), source_edit="an\n  optimizer")
     made = replace(of_fit(FIT), steps=(step,))
-    assert "by hand something like: an optimizer" in patched(FIT, made).unsaid[0].reason
+    assert "by hand something like: an optimizer" in patched(FIT, made).omitted[0].reason
 
 
 def test_what_is_no_python_is_refused() -> None:
@@ -444,18 +451,20 @@ def test_what_is_no_python_is_refused() -> None:
 @pytest.mark.parametrize("call", ["evaluate(data, steps=32)", "evaluate(data)", "predict(data)"])
 def test_whole_executions_are_no_reason(call: str) -> None:
     text = f"{FIT}model.{call}\n"
-    assert patched(text, of_fit(text, StepsPerExecution(steps=16))).said == ("steps_per_execution",)
+    assert patched(text, of_fit(text, StepsPerExecution(steps=16))).included == (
+        "steps_per_execution",
+    )
 
 
 def test_under_xla_the_end_of_data_of_unknown_length_is_left_to_the_plan() -> None:
     patch = patched(FIT, of_fit(FIT, JitCompile(), steps_per_epoch=None))
-    assert "only their end tells how long" in patch.unsaid[0].reason
+    assert "only their end tells how long" in patch.omitted[0].reason
 
 
 def test_what_xla_compiles_without_its_first_layers_is_left_to_the_plan() -> None:
-    patch = patched(FIT, of_fit(FIT, LayersInInput(layers=("turn",)), JitCompile()))
-    assert patch.said == ()
-    assert "without the layers" in patch.unsaid[1].reason
+    patch = patched(FIT, of_fit(FIT, LayersInInput(layer_names=("turn",)), JitCompile()))
+    assert patch.included == ()
+    assert "without the layers" in patch.omitted[1].reason
 
 
 @pytest.mark.parametrize("fit", ["StandardScaler().fit(x)", "scaler.fit(x)", "pre.PCA(2).fit(x)"])
@@ -463,13 +472,13 @@ def test_what_trains_no_network_is_no_other_training(fit: str) -> None:
     imports = "from sklearn.preprocessing import StandardScaler\nfrom sklearn import pre\n"
     text = f"{imports}scaler = StandardScaler()\n{fit}\n{FIT}"
     made = of_fit(text, StepsPerExecution(steps=16), at=_fit(text))
-    assert patched(text, made).said == ("steps_per_execution",)
+    assert patched(text, made).included == ("steps_per_execution",)
 
 
 def test_a_name_that_may_be_something_else_counts_as_a_training() -> None:
     text = f"from sklearn.svm import SVC\ndef run(it=SVC()): it.fit(x)\n{FIT}"
     made = of_fit(text, StepsPerExecution(steps=16), at=_fit(text))
-    assert "calls fit on lines" in patched(text, made).unsaid[0].reason
+    assert "calls fit on lines" in patched(text, made).omitted[0].reason
 
 
 def test_lines_as_python_3_10_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -480,19 +489,19 @@ def test_lines_as_python_3_10_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
     first = at(text, "tf.data.Dataset")
     stages = tuple(replace(s, at=first) if s.kind == "map" else s for s in made.before.stages)
     made = replace(made, before=replace(made.before, stages=stages))
-    assert patched(text, made).said == ("cache",)
+    assert patched(text, made).included == ("cache",)
 
 
 def test_what_others_draw_from_too_is_not_drawn_otherwise() -> None:
     text = FIT.replace("model = ", "rest = data.take(9)\nmodel = ")
     made = of_fit(text, MAP)
-    assert patched(text, made).said == ("parallel_map",)
+    assert patched(text, made).included == ("parallel_map",)
     text = FIT + "print(history.history, history.epoch)\n"
-    stages = tuple(replace(s, random=s.kind == "map") for s in of_fit(text, MAP).before.stages)
+    stages = tuple(replace(s, is_random=s.kind == "map") for s in of_fit(text, MAP).before.stages)
     of_one = of_fit(text, MAP)
     of_one = replace(of_one, before=replace(of_one.before, stages=stages))
-    assert patched(text, of_one).said == ("parallel_map",)
+    assert patched(text, of_one).included == ("parallel_map",)
     text = FIT.replace("model = ", "rest = data.take(9)\nmodel = ")
-    stages = tuple(replace(s, random=s.kind == "map") for s in made.before.stages)
+    stages = tuple(replace(s, is_random=s.kind == "map") for s in made.before.stages)
     drawing = replace(made, before=replace(made.before, stages=stages))
-    assert "more than the training reads 'data'" in patched(text, drawing).unsaid[0].reason
+    assert "more than the training reads 'data'" in patched(text, drawing).omitted[0].reason

@@ -6,7 +6,12 @@ import libcst as cst
 import pytest
 from libcst import matchers
 
-from uncork.codemod.syntax.call_syntax import check_keyword, linked, with_keyword, without_arguments
+from uncork.codemod.syntax.call_syntax import (
+    append_method_call,
+    check_keyword,
+    with_keyword,
+    without_arguments,
+)
 from uncork.core.base.errors import EditRefused
 
 
@@ -52,10 +57,10 @@ def test_one_keyword_less(before: str, after: str) -> None:
 
 
 def test_a_link_stands_on_a_line_of_its_own_where_the_others_do() -> None:
-    assert code(linked(call("data.map(f)"), "cache")) == "data.map(f).cache()"
+    assert code(append_method_call(call("data.map(f)"), "cache")) == "data.map(f).cache()"
     chained = cst.parse_module("d = (\n    data\n    .map(f)  # slow\n    .batch(2)\n)\n")
     (batch,) = [c for c in matchers.findall(chained, matchers.Call()) if ".batch" in code(c)]
-    changed = chained.deep_replace(batch, linked(batch, "cache"))
+    changed = chained.deep_replace(batch, append_method_call(batch, "cache"))
     assert changed.code == chained.code.replace(".batch(2)", ".batch(2)\n    .cache()")
 
 

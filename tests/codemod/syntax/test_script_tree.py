@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from uncork.codemod.syntax.script_tree import Source
+from uncork.codemod.syntax.script_tree import ScriptTree
 from uncork.core.base.errors import EditRefused
 
 
-def source(text: str) -> Source:
-    return Source(text.encode(), "train.py")
+def source(text: str) -> ScriptTree:
+    return ScriptTree(text.encode(), "train.py")
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_what_surely_runs_once(text: str, once: bool) -> None:
     ],
 )
 def test_the_name_of_tensorflow(text: str, name: str) -> None:
-    assert source(text).imported("tensorflow") == name
+    assert source(text).module_alias("tensorflow") == name
 
 
 @pytest.mark.parametrize(
@@ -55,13 +55,13 @@ def test_the_name_of_tensorflow(text: str, name: str) -> None:
     ],
 )
 def test_the_name_of_keras(text: str, name: str) -> None:
-    assert source(text).imported("keras") == name
+    assert source(text).module_alias("keras") == name
 
 
 @pytest.mark.parametrize("text", ["", "from tensorflow import *", "def f(): import tensorflow"])
 def test_no_name(text: str) -> None:
     with pytest.raises(EditRefused):
-        source(text).imported("tensorflow")
+        source(text).module_alias("tensorflow")
 
 
 def test_of_two_calls_on_a_line_the_one_of_that_function_is_meant() -> None:

@@ -12,12 +12,12 @@ from tensorflow.python.data.experimental import ops as tensorflow_experimental_o
 from tensorflow.python.data.ops import dataset_ops
 
 from pipeline.helpers import behind_unknown, epochs
-from uncork.compat.tfdata.dataset_classes import KINDS, kind_of
+from uncork.compat.tfdata.dataset_classes import DATASET_KINDS, kind_of
 from uncork.compat.tfdata.dataset_rebuild import rebuild
 from uncork.core.base.errors import EditRefused
-from uncork.pipeline.ir.element_order import keeps_order
-from uncork.pipeline.ir.tree import read
-from uncork.pipeline.runtime.trial_copy import apart
+from uncork.pipeline.ir.element_order import is_order_preserved
+from uncork.pipeline.ir.tree import read_pipeline
+from uncork.pipeline.runtime.trial_copy import copy_pipeline
 
 RANGE = tf.data.Dataset.range
 
@@ -142,12 +142,12 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_a_rebuilt_pipeline_is_equal(case):
     original = CASES[case]()
-    copy = apart(read(original)).dataset
+    copy = copy_pipeline(read_pipeline(original)).dataset
     assert copy is not original
     assert copy.element_spec == original.element_spec
     assert int(copy.cardinality()) == int(original.cardinality())
     assert repr(copy) == repr(original)
-    assert read(copy).digest == read(original).digest
+    assert read_pipeline(copy).digest == read_pipeline(original).digest
     assert epochs(copy) == epochs(original)
 
 
@@ -160,7 +160,7 @@ def test_text_lines_and_records_are_rebuilt(tmp_path):
         tf.data.TFRecordDataset([str(tmp_path / "a.tfrecord")]),
         tf.data.TFRecordDataset([str(tmp_path / "a.tfrecord")] * 2, num_parallel_reads=2),
     ):
-        assert epochs(apart(read(data)).dataset) == epochs(data)
+        assert epochs(copy_pipeline(read_pipeline(data)).dataset) == epochs(data)
 
 
 def test_options_are_kept():
@@ -168,7 +168,7 @@ def test_options_are_kept():
     options.deterministic = False
     options.threading.private_threadpool_size = 3
     data = RANGE(5).with_options(options).map(lambda x: x).batch(2)
-    kept = apart(read(data)).dataset.options()
+    kept = copy_pipeline(read_pipeline(data)).dataset.options()
     assert kept.deterministic is False
     assert kept.threading.private_threadpool_size == 3
 
@@ -187,7 +187,7 @@ def test_the_function_is_not_traced_again_and_tables_survive():
 
     data = RANGE(9).map(look_up)
     before = epochs(data)
-    copy = apart(read(data)).dataset
+    copy = copy_pipeline(read_pipeline(data)).dataset
     del data
     assert epochs(copy) == before
     assert len(traces) == 1
@@ -197,7 +197,7 @@ def test_no_random_state_is_touched():
     tf.keras.utils.set_random_seed(11)
     data = RANGE(9).shuffle(4).map(lambda x: x + tf.random.uniform([], 0, 9, tf.int64))
     states = random.getstate(), np.random.get_state()[1].tolist()
-    apart(read(data))
+    copy_pipeline(read_pipeline(data))
     assert (random.getstate(), np.random.get_state()[1].tolist()) == states
     seen = float(tf.random.uniform([]))
     tf.keras.utils.set_random_seed(11)
@@ -224,7 +224,7 @@ def test_all_known_classes_exist():
     def below(class_):
         return {class_.__name__}.union(*map(below, class_.__subclasses__()))
 
-    assert set(KINDS) <= below(dataset_ops.DatasetV2)
+    assert set(DATASET_KINDS) <= below(dataset_ops.DatasetV2)
 
 
 # What Uncork knows nothing about: bases, and classes that stand inside others or in Google's own
@@ -252,7 +252,7 @@ def test_no_class_of_tensorflow_s_is_overlooked():
     package = "tensorflow.python.data."
     theirs = {c for c in below(dataset_ops.DatasetV2) if c.__module__.startswith(package)}
     first = {c.__name__ for c in theirs if not issubclass(c, dataset_ops.DatasetV1)}
-    assert first - {"DatasetV2"} - set(KINDS) <= OPAQUE
+    assert first - {"DatasetV2"} - set(DATASET_KINDS) <= OPAQUE
 
 
 def test_a_class_of_the_same_name_elsewhere_is_unknown():
@@ -274,7 +274,7 @@ def test_what_holds_too_much_to_be_read_is_judged_but_not_copied(monkeypatch):
         numbers.ignore_errors(),
     ):
         monkeypatch.setattr(type(data), "_as_serialized_graph", too_much)
-        assert keeps_order(read(data).root)
+        assert is_order_preserved(read_pipeline(data).root)
         with pytest.raises(EditRefused, match="holds too much"):
             rebuild(data, [tf.data.Dataset.range(5)])
         monkeypatch.undo()

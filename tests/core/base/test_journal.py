@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from records import STEPS
-from uncork.core.base.journal import Event, Journal, read
-from uncork.core.documents.plan import Step
+from uncork.core.base.journal import Event, Journal, read_events
+from uncork.core.documents.plan import PlanStep
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def texts(path: Path, offset: int = 0) -> list[str]:
-    return [event.text for event, _ in read(path, offset)]
+    return [event.text for event, _ in read_events(path, offset)]
 
 
 def test_events_come_back_in_order(path):
@@ -24,17 +24,17 @@ def test_events_come_back_in_order(path):
     journal.write("phase", "measuring")
     journal.write("measured", "as it is", samples_per_s=612.5)
     journal.write("step", "cache: kept", payload=STEPS[2])
-    events = [event for event, _ in read(path)]
+    events = [event for event, _ in read_events(path)]
     assert [e.kind for e in events] == ["phase", "measured", "step"]
     assert events[1].samples_per_s == 612.5
-    assert msgspec.json.decode(events[2].payload, type=Step) == STEPS[2]
+    assert msgspec.json.decode(events[2].payload, type=PlanStep) == STEPS[2]
     assert bytes(events[0].payload) == b"null"
 
 
 def test_a_reader_goes_on_where_it_was(path):
     journal = Journal(path)
     journal.write("note", "one")
-    ((_, offset),) = read(path)
+    ((_, offset),) = read_events(path)
     journal.write("note", "two")
     journal.write("note", "three")
     assert texts(path, offset) == ["two", "three"]
@@ -57,7 +57,7 @@ def test_a_torn_last_line_is_left_until_it_is_whole(path):
     first = whole.index(b"\n") + 1
     for cut in range(first, len(whole)):
         path.write_bytes(whole[:cut])
-        found = list(read(path))
+        found = list(read_events(path))
         assert [e.text for e, _ in found] == ["one"]
         assert found[-1][1] == first
     path.write_bytes(whole)
@@ -78,9 +78,9 @@ def test_words_of_any_language_and_line_breaks_stay_one_event(path):
 
 
 def test_a_journal_that_is_not_there_yet_is_empty(path):
-    assert list(read(path)) == []
+    assert list(read_events(path)) == []
     path.touch()
-    assert list(read(path)) == []
+    assert list(read_events(path)) == []
 
 
 def test_a_journal_to_nowhere_writes_nothing(path):

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from uncork.core.base.measurement import compare, spread, t95
+from uncork.core.base.measurement import compare, spread, t_quantile_95
 
 DRAWS = 400
 
@@ -23,7 +23,7 @@ def speeds(rng: random.Random, pairs: int, ratio: float, noise: float, drift: fl
 def verdicts(pairs: int, ratio: float, noise: float, drift: float = 0.0, at_least: float = 1.0):
     rng = random.Random(20261 + pairs)
     return [
-        compare(*speeds(rng, pairs, ratio, noise, drift), at_least=at_least).verdict
+        compare(*speeds(rng, pairs, ratio, noise, drift), min_ratio=at_least).verdict
         for _ in range(DRAWS)
     ]
 
@@ -117,6 +117,13 @@ def test_a_spread_covers_the_true_value(n):
 
 
 def test_students_quantiles():
-    assert t95(0) == math.inf
-    assert (t95(1), t95(4), t95(30), t95(31)) == (12.706, 2.776, 2.042, 1.96)
-    assert [t95(d) for d in range(40)] == sorted((t95(d) for d in range(40)), reverse=True)
+    assert t_quantile_95(0) == math.inf
+    assert (t_quantile_95(1), t_quantile_95(4), t_quantile_95(30), t_quantile_95(31)) == (
+        12.706,
+        2.776,
+        2.042,
+        1.96,
+    )
+    assert [t_quantile_95(d) for d in range(40)] == sorted(
+        (t_quantile_95(d) for d in range(40)), reverse=True
+    )

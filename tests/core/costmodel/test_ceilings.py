@@ -1,11 +1,11 @@
 from uncork.core.costmodel.ceilings import disk_ceiling, input_ceilings
 from uncork.core.evidence.stage import OpCost, Stage
-from uncork.core.evidence.storage import FromDisk
+from uncork.core.evidence.storage import ColdFiles
 
 
 def stage(kind="map", cpu_s=0.001, parallelism=-1, ops=(), **fields):
     each = {"cpu_s_per_element": cpu_s, "wall_s_per_element": cpu_s, "elements_per_step": 10.0}
-    return Stage(index=0, kind=kind, parallelism=parallelism, ops=ops, **(each | fields))
+    return Stage(index=0, kind=kind, parallelism=parallelism, op_costs=ops, **(each | fields))
 
 
 def op(name, share):
@@ -40,7 +40,7 @@ def test_a_stage_of_unknown_cost_counts_nothing():
     assert input_ceilings([unknown], 10, cpus=2) == {}
 
 
-FILES = FromDisk(bytes=1_000, file_s=0.002, bytes_per_s=1e6)
+FILES = ColdFiles(total_bytes=1_000, read_s_per_file=0.002, read_bytes_per_s=1e6)
 
 
 def test_files_from_the_disk():

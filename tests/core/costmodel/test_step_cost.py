@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from uncork.core.base.record import replace
-from uncork.core.costmodel.step_cost import StepCosts, gain
-from uncork.core.evidence.stage import AUTOTUNE, Draws, Prefix, Stage
-from uncork.core.evidence.stage_graph import made_from
+from uncork.core.costmodel.step_cost import StepCosts, predict_gain
+from uncork.core.evidence.stage import AUTOTUNE, MapPrefix, RandomPart, Stage
+from uncork.core.evidence.stage_graph import subtree_indices
 
 
 def stage(index: int, cost_s: float, kind: str = "map", **fields) -> Stage:
@@ -66,12 +66,14 @@ def test_a_parallel_map_between_them_makes_two_threads():
 )
 def test_cores_are_slower_together_than_alone(stages, consumer_s, slower):
     fast = costs(*stages, consumer_s=consumer_s)
-    assert replace(fast, together=0.6).step_s() == pytest.approx(slower * fast.step_s(), rel=0.01)
+    assert replace(fast, busy_core_speed_ratio=0.6).step_s() == pytest.approx(
+        slower * fast.step_s(), rel=0.01
+    )
 
 
 def test_a_step_that_was_timed_with_all_cores_busy_is_slow_enough():
     busy = replace(costs(stage(0, 0.04, parallelism=AUTOTUNE)), consumer_cpu_s=0.04)
-    assert replace(busy, together=0.5).step_s() == busy.step_s()
+    assert replace(busy, busy_core_speed_ratio=0.5).step_s() == busy.step_s()
 
 
 def test_a_parallel_map_is_spread_over_the_cores():
@@ -83,9 +85,9 @@ def test_a_parallel_map_is_spread_over_the_cores():
 def zipped():
     """Two serial maps, one behind a prefetch, joined and batched."""
     return costs(
-        stage(0, 0.002, first=0),
-        stage(1, 0.003, first=1),
-        stage(2, 0.0, "prefetch", first=1),
+        stage(0, 0.002, first_index=0),
+        stage(1, 0.003, first_index=1),
+        stage(2, 0.0, "prefetch", first_index=1),
         stage(3, 0.001, "zip"),
         stage(4, 0.0, "batch"),
         consumer_s=0.001,
@@ -95,25 +97,29 @@ def zipped():
 
 def test_branches_are_read_by_one_thread_and_those_behind_a_prefetch_by_another(zipped):
     assert zipped.step_s() == pytest.approx(0.03)
-    assert zipped.parallel(1).step_s() == pytest.approx(0.03)  # 0.02 of the first, 0.01 of the zip
+    assert zipped.with_parallel_stage(1).step_s() == pytest.approx(
+        0.03
+    )  # 0.02 of the first, 0.01 of the zip
     assert zipped.without([1]).step_s() == pytest.approx(0.03)
     assert zipped.without([0, 1]).step_s() == pytest.approx(0.01)
 
 
 def test_a_cache_in_a_branch_spares_that_branch(zipped):
-    assert zipped.without(made_from(zipped.stages[2])).cpu_s() == pytest.approx(0.031)
+    assert zipped.without_stages(subtree_indices(zipped.stages[2])).cpu_s() == pytest.approx(0.031)
 
 
 def test_what_a_filter_drops_in_a_branch_is_spared_there(zipped):
-    assert zipped.fewer(2, 0.5).cpu_s() == pytest.approx(0.061 - 0.015)
+    assert zipped.with_upstream_share(2, 0.5).cpu_s() == pytest.approx(0.061 - 0.015)
 
 
 def test_a_prefix_in_a_branch_spares_nothing_of_the_other():
-    prefix = Prefix(ops=3, bytes_per_element=4, cpu_s_per_element=0.001)
+    prefix = MapPrefix(op_count=3, bytes_per_element=4, cpu_s_per_element=0.001)
     joined = costs(
-        stage(0, 0.002, first=0), stage(1, 0.002, first=1, prefix=prefix), stage(2, 0.0, "zip")
+        stage(0, 0.002, first_index=0),
+        stage(1, 0.002, first_index=1, deterministic_prefix=prefix),
+        stage(2, 0.0, "zip"),
     )
-    assert joined.cached(joined.stages[1]).cpu_s() == pytest.approx(0.01 + 0.02 + 0.01)
+    assert joined.with_cached_stage(joined.stages[1]).cpu_s() == pytest.approx(0.01 + 0.02 + 0.01)
 
 
 @pytest.mark.parametrize(("threads", "expected"), [(2, 0.2), (4, 0.10865), (64, 0.10865)])
@@ -124,43 +130,45 @@ def test_a_map_with_so_many_threads_uses_no_more(threads, expected):
 
 def test_running_in_parallel_takes_the_work_to_the_other_cores():
     before = costs(stage(0, 0.04, parallelism=1))
-    after = before.parallel(0)
-    assert gain(before, after) == pytest.approx(0.4 / 0.10865)
+    after = before.with_parallel_stage(0)
+    assert predict_gain(before, after) == pytest.approx(0.4 / 0.10865)
     assert before.stages[0].parallelism == 1
-    assert before.parallel(7) == before
+    assert before.with_parallel_stage(7) == before
 
 
 def test_a_call_that_is_not_alone_does_not_lose_what_spreading_its_ops_costs():
     alone = costs(stage(0, 0.002), consumer_s=0.01)
-    spread = costs(stage(0, 0.002, spread_cpu_s_per_element=0.0004), consumer_s=0.01)
-    lossy = replace(spread, overhead=0.1, nobodys_cpu_s=0.001)
-    assert alone.parallel(0).cpu_s() == pytest.approx(0.03)
+    spread = costs(stage(0, 0.002, multithreading_cpu_s_per_element=0.0004), consumer_s=0.01)
+    lossy = replace(spread, input_overhead=0.1, unattributed_cpu_s=0.001)
+    assert alone.with_parallel_stage(0).cpu_s() == pytest.approx(0.03)
     assert lossy.cpu_s() == pytest.approx(0.033)
-    assert lossy.parallel(0).cpu_s() == pytest.approx(0.03)  # no more than was seen to be lost
-    little = replace(spread, overhead=0.3)
-    assert little.parallel(0).cpu_s() == pytest.approx(0.032)
+    assert lossy.with_parallel_stage(0).cpu_s() == pytest.approx(
+        0.03
+    )  # no more than was seen to be lost
+    little = replace(spread, input_overhead=0.3)
+    assert little.with_parallel_stage(0).cpu_s() == pytest.approx(0.032)
 
 
 def test_on_one_core_nothing_is_won_by_threads():
     before = costs(stage(0, 0.04, parallelism=1), cpus=1)
-    assert gain(before, before.parallel(0)) == 1.0
+    assert predict_gain(before, before.with_parallel_stage(0)) == 1.0
 
 
 def test_what_is_cached_costs_nothing():
     before = costs(stage(0, 0.04, parallelism=1), stage(1, 0.002, parallelism=1))
-    after = before.without(made_from(before.stages[0]))
+    after = before.without_stages(subtree_indices(before.stages[0]))
     assert after.step_s() == pytest.approx(0.02)
-    assert before.without((0, 1)).step_s() == pytest.approx(0.01)
+    assert before.without_stages((0, 1)).step_s() == pytest.approx(0.01)
 
 
-PREFIX = Prefix(ops=3, bytes_per_element=10, cpu_s_per_element=0.03)
+PREFIX = MapPrefix(op_count=3, bytes_per_element=10, cpu_s_per_element=0.03)
 
 
 def test_a_split_map_is_two_stages():
-    before = costs(stage(0, 0.04, parallelism=1, random=True, prefix=PREFIX))
-    after = before.split(0)
+    before = costs(stage(0, 0.04, parallelism=1, is_random=True, deterministic_prefix=PREFIX))
+    after = before.with_split_stage(0)
     assert [s.parallelism for s in after.stages] == [AUTOTUNE, 1]
-    assert [s.random for s in after.stages] == [False, True]
+    assert [s.is_random for s in after.stages] == [False, True]
     assert after.cpu_s() == pytest.approx(before.cpu_s())
     assert after.step_s() == pytest.approx(max(0.1, 1.06 * 0.41 / 4))
 
@@ -168,51 +176,60 @@ def test_a_split_map_is_two_stages():
 def test_a_cached_prefix_leaves_the_rest_and_what_follows():
     before = costs(
         stage(0, 0.005, parallelism=1),
-        stage(1, 0.04, parallelism=1, prefix=PREFIX),
+        stage(1, 0.04, parallelism=1, deterministic_prefix=PREFIX),
         stage(2, 0.002, kind="batch"),
     )
-    assert before.cached(before.stages[1]).step_s() == pytest.approx(0.1 + 0.02)
+    assert before.with_cached_stage(before.stages[1]).step_s() == pytest.approx(0.1 + 0.02)
 
 
 def test_a_prefix_costs_no_more_than_its_map():
     noisy = replace(PREFIX, cpu_s_per_element=1.0)
-    before = costs(stage(0, 0.04, parallelism=1, prefix=noisy))
-    assert before.split(0).cpu_s() == pytest.approx(before.cpu_s())
+    before = costs(stage(0, 0.04, parallelism=1, deterministic_prefix=noisy))
+    assert before.with_split_stage(0).cpu_s() == pytest.approx(before.cpu_s())
 
 
 def test_a_map_without_prefix_cannot_be_split():
     before = costs(stage(0, 0.04, parallelism=1))
-    assert before.split(0) == before
+    assert before.with_split_stage(0) == before
 
 
 def test_unknown_costs_count_as_none():
-    unknown = Stage(index=0, kind="map", parallelism=1, prefix=PREFIX)
+    unknown = Stage(index=0, kind="map", parallelism=1, deterministic_prefix=PREFIX)
     before = costs(unknown)
-    for after in (before, before.split(0), before.cached(before.stages[0]), before.parallel(0)):
+    for after in (
+        before,
+        before.with_split_stage(0),
+        before.with_cached_stage(before.stages[0]),
+        before.with_parallel_stage(0),
+    ):
         assert after.step_s() == 0.01
 
 
 def test_a_predicted_loss_is_no_gain():
     slow, fast = costs(consumer_s=0.02), costs(consumer_s=0.01)
-    assert gain(slow, fast) == pytest.approx(2.0)
-    assert gain(fast, slow) == 1.0
-    assert gain(slow, costs(consumer_s=0.0)) == 1.0
+    assert predict_gain(slow, fast) == pytest.approx(2.0)
+    assert predict_gain(fast, slow) == 1.0
+    assert predict_gain(slow, costs(consumer_s=0.0)) == 1.0
 
 
 def test_a_map_cut_behind_its_draws_draws_serially_and_works_in_parallel():
-    draws = Draws(ops=3, cpu_s_per_element=0.01)
-    before = costs(stage(0, 0.04, parallelism=1, random=True, draws=draws))
-    after = before.drawn_first(0)
+    draws = RandomPart(deterministic_op_count=3, cpu_s_per_element=0.01)
+    before = costs(stage(0, 0.04, parallelism=1, is_random=True, random_part=draws))
+    after = before.with_random_part_first(0)
     assert [s.parallelism for s in after.stages] == [1, AUTOTUNE]
-    assert [s.random for s in after.stages] == [True, False]
+    assert [s.is_random for s in after.stages] == [True, False]
     assert after.cpu_s() == pytest.approx(before.cpu_s())
     assert after.step_s() == pytest.approx(max(0.1, 1.06 * 0.41 / 4))
-    assert costs(stage(0, 0.04, parallelism=1)).drawn_first(0).step_s() == pytest.approx(0.4)
+    assert costs(stage(0, 0.04, parallelism=1)).with_random_part_first(0).step_s() == pytest.approx(
+        0.4
+    )
 
 
 def test_no_more_is_promised_than_what_was_measured_would_leave():
     slow = costs(stage(0, 0.04, parallelism=1))
-    assert gain(slow, slow.parallel(0)) == pytest.approx(4, rel=0.1)
-    measured = replace(slow, measured_s=0.2)
-    assert gain(measured, measured.parallel(0)) == pytest.approx(2, rel=0.1)
-    assert gain(replace(slow, measured_s=9.0), slow.parallel(0)) == pytest.approx(4, rel=0.1)
+    assert predict_gain(slow, slow.with_parallel_stage(0)) == pytest.approx(4, rel=0.1)
+    measured = replace(slow, measured_step_s=0.2)
+    assert predict_gain(measured, measured.with_parallel_stage(0)) == pytest.approx(2, rel=0.1)
+    assert predict_gain(
+        replace(slow, measured_step_s=9.0), slow.with_parallel_stage(0)
+    ) == pytest.approx(4, rel=0.1)

@@ -5,21 +5,21 @@ import pytest
 
 from records import MACHINE, STEPS, WORKLOAD, measurement, workload_diagnosis
 from uncork.core.base.record import from_json, to_json
-from uncork.core.documents.job import Confirmation, Job, Result
+from uncork.core.documents.job import Confirmation, Job, JobResult
 
 
 def test_a_job_and_its_result_survive_the_file():
-    job = Job(mode="tune", training=1, journal="/tmp/j", result="/tmp/r")
+    job = Job(mode="tune", training_index=1, journal_path="/tmp/j", result_path="/tmp/r")
     assert from_json(to_json(job), Job) == job
-    result = Result(
+    result = JobResult(
         machine=MACHINE,
-        reached=(WORKLOAD,),
+        reached_workloads=(WORKLOAD,),
         before=workload_diagnosis(),
         steps=STEPS,
         confirmation=Confirmation(measurement=measurement(612.0), first_epoch_s=None),
-        interrupted=True,
+        is_interrupted=True,
     )
-    assert from_json(to_json(result), Result) == result
+    assert from_json(to_json(result), JobResult) == result
 
 
 def test_an_unknown_mode_is_refused():
@@ -29,4 +29,4 @@ def test_an_unknown_mode_is_refused():
 
 def test_nothing_is_loose_unless_said():
     job = Job(mode="tune")
-    assert job.policy.loosest == "precision"
+    assert job.policy.loosest_guarantee == "precision"

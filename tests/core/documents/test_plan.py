@@ -8,52 +8,52 @@ import pytest
 from records import STEPS, empty_plan, plan
 from uncork.core.base.errors import PlanRefused
 from uncork.core.base.record import replace
-from uncork.core.documents.plan import SCHEMA, Policy, dump, load, seal
+from uncork.core.documents.plan import PLAN_SCHEMA, Policy, parse_plan, seal_plan, serialize_plan
 from uncork.core.documents.plan import _digest as seal_of
 from uncork.core.edits.pipeline import PipelineEdit
 from uncork.core.edits.step import StepEdit
 
 
 def changed(**fields: Any) -> bytes:
-    return json.dumps({**json.loads(dump(plan())), **fields}).encode()
+    return json.dumps({**json.loads(serialize_plan(plan())), **fields}).encode()
 
 
 def refusal(text: bytes) -> str:
     with pytest.raises(PlanRefused) as caught:
-        load(text, "plan.json")
+        parse_plan(text, "plan.json")
     assert caught.value.expected
     assert caught.value.remedy
     return caught.value.received
 
 
 def test_what_is_dumped_is_loaded():
-    assert load(dump(plan())) == seal(plan())
-    assert load(dump(empty_plan())).edits == ()
+    assert parse_plan(serialize_plan(plan())) == seal_plan(plan())
+    assert parse_plan(serialize_plan(empty_plan())).edits == ()
 
 
 def test_sealing_twice_is_sealing_once():
-    assert seal(seal(plan())) == seal(plan())
-    assert seal(replace(plan(), digest="anything")) == seal(plan())
-    assert seal(plan()).digest != seal(empty_plan()).digest
+    assert seal_plan(seal_plan(plan())) == seal_plan(plan())
+    assert seal_plan(replace(plan(), digest="anything")) == seal_plan(plan())
+    assert seal_plan(plan()).digest != seal_plan(empty_plan()).digest
 
 
 def test_what_a_later_release_knows_besides_does_not_break_the_seal():
-    fields = json.loads(dump(plan()))
+    fields = json.loads(serialize_plan(plan()))
     stages = fields["before"]["stages"]
     assert any(stage.pop("ignores") == [] for stage in stages)  # as if it had no such field yet
     older = {**fields, "digest": ""}
     sealed = seal_of(json.dumps(older).encode())
-    assert load(json.dumps({**older, "digest": sealed}).encode()).before == plan().before
+    assert parse_plan(json.dumps({**older, "digest": sealed}).encode()).before == plan().before
 
 
 def test_whole_numbers_given_for_floats_do_not_break_the_seal():
     made = replace(plan(), tuning_cost_s=214, policy=Policy(budget_s=300))
-    assert load(dump(made)).tuning_cost_s == 214.0
+    assert parse_plan(serialize_plan(made)).tuning_cost_s == 214.0
 
 
 def test_layout_of_the_file_does_not_matter():
-    minified = json.dumps(json.loads(dump(plan())), separators=(",", ":")).encode()
-    assert load(minified) == seal(plan())
+    minified = json.dumps(json.loads(serialize_plan(plan())), separators=(",", ":")).encode()
+    assert parse_plan(minified) == seal_plan(plan())
 
 
 @pytest.mark.parametrize(
@@ -70,11 +70,11 @@ def test_layout_of_the_file_does_not_matter():
         b'{"schema": true}',
         b'{"schema": 1.5}',
         b"\x89PNG\r\n\x1a\n\x00\x00\xff\xfe",
-        b'{"schema": %d, "script": "\xff\xfe"}' % SCHEMA,
-        dump(plan())[:-40],
-        dump(plan())[40:],
+        b'{"schema": %d, "script": "\xff\xfe"}' % PLAN_SCHEMA,
+        serialize_plan(plan())[:-40],
+        serialize_plan(plan())[40:],
         b"[" * 100_000,
-        b'{"schema": %d, "notes": ' % SCHEMA + b"[" * 100_000,
+        b'{"schema": %d, "notes": ' % PLAN_SCHEMA + b"[" * 100_000,
     ],
     ids=range(16),
 )
@@ -82,27 +82,27 @@ def test_what_is_no_plan_is_refused_by_name(text):
     assert refusal(text).startswith("plan.json is ")
 
 
-@pytest.mark.parametrize("schema", [SCHEMA + 1, 999])
+@pytest.mark.parametrize("schema", [PLAN_SCHEMA + 1, 999])
 def test_a_newer_schema_asks_for_an_upgrade(schema):
     with pytest.raises(PlanRefused, match=f"schema {schema}") as caught:
-        load(changed(schema=schema))
+        parse_plan(changed(schema=schema))
     assert "pip install -U uncork" in caught.value.remedy
 
 
-@pytest.mark.parametrize("schema", [SCHEMA - 1, 0, -1])
+@pytest.mark.parametrize("schema", [PLAN_SCHEMA - 1, 0, -1])
 def test_an_older_schema_asks_for_another_tuning(schema):
     with pytest.raises(PlanRefused, match=f"schema {schema}") as caught:
-        load(changed(schema=schema))
+        parse_plan(changed(schema=schema))
     assert "uncork tune" in caught.value.remedy
 
 
 def test_a_newer_plan_is_called_newer_even_with_fields_we_do_not_know():
-    assert f"schema {SCHEMA + 1}" in refusal(changed(schema=SCHEMA + 1, promises="none"))
+    assert f"schema {PLAN_SCHEMA + 1}" in refusal(changed(schema=PLAN_SCHEMA + 1, promises="none"))
 
 
 @pytest.mark.parametrize("field", ["machine", "before", "steps", "speedup", "script_digest"])
 def test_a_missing_field_is_named(field):
-    fields = json.loads(dump(plan()))
+    fields = json.loads(serialize_plan(plan()))
     del fields[field]
     assert f"`{field}`" in refusal(json.dumps(fields).encode())
 
@@ -112,7 +112,7 @@ def test_an_unknown_field_is_named():
 
 
 def test_a_wrong_type_is_named_with_its_path():
-    fields = json.loads(dump(plan()))
+    fields = json.loads(serialize_plan(plan()))
     fields["steps"][1]["edits"][0]["stage"] = "two"
     assert "$.steps[1].edits[0].stage" in refusal(json.dumps(fields).encode())
 
@@ -136,15 +136,20 @@ def test_a_wrong_type_is_named_with_its_path():
     ids=range(12),
 )
 def test_a_hand_edited_plan_is_noticed(edit):
-    fields = json.loads(dump(plan()))
+    fields = json.loads(serialize_plan(plan()))
     edit(fields)
     assert "was changed after it was proved" in refusal(json.dumps(fields).encode())
 
 
 def test_only_kept_steps_are_in_force():
     made = plan()
-    assert [s.name for s in made.kept] == ["split_map", "cache", "prefetch", "steps_per_execution"]
-    assert made.edits == tuple(edit for step in made.kept for edit in step.edits)
+    assert [s.name for s in made.accepted_steps] == [
+        "split_map",
+        "cache",
+        "prefetch",
+        "steps_per_execution",
+    ]
+    assert made.edits == tuple(edit for step in made.accepted_steps for edit in step.edits)
     assert all(isinstance(e, PipelineEdit) for e in made.pipeline_edits)
     assert all(isinstance(e, StepEdit) for e in made.step_edits)
     assert len(made.pipeline_edits) + len(made.step_edits) == len(made.edits)
@@ -160,6 +165,6 @@ def test_rejected_steps_weaken_no_promise():
 def test_the_target_is_the_ceiling_after_tuning():
     made = plan()
     after = replace(made.after, ceilings={"consumer": 3000.0})
-    assert replace(made, after=after).target == 3000.0
-    assert replace(made, after=None).target == made.before.ceilings["consumer"]
-    assert replace(made, after=replace(after, ceilings={})).target == 0.0
+    assert replace(made, after=after).ceiling_samples_per_s == 3000.0
+    assert replace(made, after=None).ceiling_samples_per_s == made.before.ceilings["consumer"]
+    assert replace(made, after=replace(after, ceilings={})).ceiling_samples_per_s == 0.0

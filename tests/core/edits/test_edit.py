@@ -5,7 +5,7 @@ import itertools
 import msgspec
 import pytest
 
-from uncork.core.edits.edit import GUARANTEES, AsyncCheckpoint, Edit, loosest
+from uncork.core.edits.edit import GUARANTEES, AsyncCheckpoint, Edit, find_loosest_guarantee
 from uncork.core.edits.pipeline import (
     Cache,
     GatherLast,
@@ -23,7 +23,6 @@ from uncork.core.edits.step import (
     JitCompileOff,
     LayersInInput,
     MapOnDevice,
-    MapsAtOnce,
     MicroBatches,
     PadLengths,
     RecomputeActivations,
@@ -33,32 +32,35 @@ from uncork.core.edits.step import (
     StepEdit,
     StepsPerExecution,
     TensorArguments,
+    VectorizedMapFn,
 )
-from uncork.core.evidence.batches import OpenAxis
+from uncork.core.evidence.batches import VaryingAxis
 
 EDITS = (
-    SplitMap(stage=1, expects="a"),
-    Cache(stage=1, expects="a"),
-    ParallelMap(stage=1, expects="a"),
-    Prefetch(expects="a"),
-    ReduceRetracing(code="a"),
-    TensorArguments(code="a", names=("rate",)),
-    ArrayArguments(code="a", names=("table",)),
+    SplitMap(stage=1, expected_digest="a"),
+    Cache(stage=1, expected_digest="a"),
+    ParallelMap(stage=1, expected_digest="a"),
+    Prefetch(expected_digest="a"),
+    ReduceRetracing(code_digest="a"),
+    TensorArguments(code_digest="a", argument_names=("rate",)),
+    ArrayArguments(code_digest="a", argument_names=("table",)),
     StepsPerExecution(steps=4),
-    LayersInInput(layers=("scale", "turn"), draws=True),
-    MapOnDevice(expects="4f2a", placement="/device:GPU:0"),
-    GatherLast(expects="4f2a"),
+    LayersInInput(layer_names=("scale", "turn"), is_random=True),
+    MapOnDevice(expected_digest="4f2a", placement="/device:GPU:0"),
+    GatherLast(expected_digest="4f2a"),
     FlatUpdates(),
     FusedUpdates(),
     RowUpdates(),
     MicroBatches(parts=4),
-    PadLengths(multiple=32, axes=(OpenAxis(tensor=0, axis=1, longest=64, fill=-1.0),)),
+    PadLengths(
+        multiple=32, axes=(VaryingAxis(tensor_index=0, axis=1, max_length=64, padding_value=-1.0),)
+    ),
     RecomputeActivations(segments=4),
     ReuseIterator(),
-    MapsAtOnce(code="a"),
+    VectorizedMapFn(code_digest="a"),
     JitCompile(),
-    JitCompileOff(code="a"),
-    DtypePolicy(policy="mixed_bfloat16", keep=("head",)),
+    JitCompileOff(code_digest="a"),
+    DtypePolicy(policy="mixed_bfloat16", float32_layers=("head",)),
 )
 
 
@@ -68,7 +70,7 @@ def test_edits_are_told_apart_in_json(edit):
 
 
 def test_how_checkpoints_are_written_is_neither():
-    edit = AsyncCheckpoint(bytes=12)
+    edit = AsyncCheckpoint(size_bytes=12)
     assert msgspec.json.decode(msgspec.json.encode(edit), type=Edit) == edit
     assert not isinstance(edit, PipelineEdit | StepEdit)
 
@@ -95,8 +97,8 @@ def test_unknown_edits_and_fields_are_refused(text):
 
 @pytest.mark.parametrize(("a", "b"), [*itertools.product(GUARANTEES, repeat=2)])
 def test_a_plan_promises_its_weakest_step(a, b):
-    assert GUARANTEES.index(loosest(a, b)) == max(map(GUARANTEES.index, (a, b)))
+    assert GUARANTEES.index(find_loosest_guarantee(a, b)) == max(map(GUARANTEES.index, (a, b)))
 
 
 def test_no_step_no_change():
-    assert loosest() == "exact"
+    assert find_loosest_guarantee() == "exact"

@@ -3,11 +3,11 @@ from __future__ import annotations
 import pytest
 
 from uncork.core.evidence.stage import Stage
-from uncork.core.evidence.stage_graph import depths, inputs_of, neighbours
+from uncork.core.evidence.stage_graph import consecutive_stages, input_indices, join_depths
 
 
 def listed(*firsts: int) -> list[Stage]:
-    return [Stage(index=i, first=first, kind="any") for i, first in enumerate(firsts)]
+    return [Stage(index=i, first_index=first, kind="any") for i, first in enumerate(firsts)]
 
 
 CHAIN = listed(0, 0, 0)
@@ -31,20 +31,20 @@ NESTED = listed(0, 1, 0, 0, 4, 5, 4, 0)
     ],
 )
 def test_a_stage_reads_from_the_tops_of_its_branches(stages, index, expected):
-    assert inputs_of(stages, index) == expected
+    assert input_indices(stages, index) == expected
 
 
 def test_neighbours_are_of_one_branch():
-    pairs = [(below.index, stage.index) for below, stage in neighbours(NESTED)]
+    pairs = [(below.index, stage.index) for below, stage in consecutive_stages(NESTED)]
     assert pairs == [(2, 3)]
-    assert [(b.index, s.index) for b, s in neighbours(ZIP)] == [(0, 1), (3, 4)]
+    assert [(b.index, s.index) for b, s in consecutive_stages(ZIP)] == [(0, 1), (3, 4)]
 
 
 def test_branches_of_branches_lie_deeper():
-    assert depths(CHAIN) == [0, 0, 0]
-    assert depths(NESTED) == [2, 2, 1, 1, 2, 2, 1, 0]
+    assert join_depths(CHAIN) == [0, 0, 0]
+    assert join_depths(NESTED) == [2, 2, 1, 1, 2, 2, 1, 0]
 
 
 def test_nothing_has_no_branches():
-    assert depths([]) == []
-    assert list(neighbours([])) == []
+    assert join_depths([]) == []
+    assert list(consecutive_stages([])) == []

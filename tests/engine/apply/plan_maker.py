@@ -11,18 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from records import STEPS, plan, workload_diagnosis
-from uncork.capture.base.listener import FitCall, PassThrough
+from uncork.capture.base.listener import FitCall, PassThroughListener
 from uncork.capture.base.stop import StopScript
 from uncork.capture.script import run_script
 from uncork.core.base.record import replace
-from uncork.core.documents.plan import dump
+from uncork.core.documents.plan import serialize_plan
 from uncork.core.edits.pipeline import AutotuneOff, Cache, Prefetch, SplitMap
 from uncork.core.edits.step import FlatUpdates, StepsPerExecution
 
 STEP_EDITS = (StepsPerExecution(steps=2), FlatUpdates())
 
 
-class Maker(PassThrough):
+class Maker(PassThroughListener):
     def __init__(self, target: Path) -> None:
         self._target = target
 
@@ -35,19 +35,19 @@ class Maker(PassThrough):
         kinds = [node.kind for node in subject.original.pipeline.stages]
         number = kinds.index("map")
         edits = (
-            SplitMap(stage=number, expects=""),
-            Cache(stage=number, expects=""),
-            Prefetch(expects=""),
-            AutotuneOff(expects=""),
+            SplitMap(stage=number, expected_digest=""),
+            Cache(stage=number, expected_digest=""),
+            Prefetch(expected_digest=""),
+            AutotuneOff(expected_digest=""),
         )
         version = subject.original.with_pipeline_edits(edits)
         kept = next(step for step in STEPS if step.outcome == "kept")
         made = plan(
             before=workload_diagnosis(workload=subject.workload, stages=()),
             after=None,
-            steps=(replace(kept, edits=(*version.edits, *STEP_EDITS), guarantee="exact"),),
+            steps=(replace(kept, edits=(*version.pipeline_edits, *STEP_EDITS), guarantee="exact"),),
         )
-        self._target.write_bytes(dump(made))
+        self._target.write_bytes(serialize_plan(made))
         raise StopScript
 
 

@@ -20,13 +20,13 @@ from uncork.core.edits.pipeline import Cache, GeneratorCache, Prefetch, PyFuncti
 from uncork.core.edits.step import DtypePolicy, FlatUpdates, JitCompile, ReuseIterator
 from uncork.engine.apply import machine_match as this_machine
 from uncork.engine.apply.loop_datasets import _EDITED
-from uncork.engine.apply.machine_match import check_precision, other_machine
-from uncork.engine.apply.memory_budget import enough_memory
-from uncork.engine.apply.plan_listener import Running
+from uncork.engine.apply.machine_match import check_precision, machine_differences
+from uncork.engine.apply.memory_budget import check_cache_memory
+from uncork.engine.apply.plan_listener import PlanListener
 from uncork.measure.machine.devices import accelerators
-from uncork.measure.machine.probe import available_memory, probe
-from uncork.pipeline.analysis.input_files import bytes_named
-from uncork.pipeline.ir.tree import read
+from uncork.measure.machine.probe import available_memory_bytes, probe_host
+from uncork.pipeline.analysis.input_files import named_file_bytes
+from uncork.pipeline.ir.tree import read_pipeline
 
 KEPT = next(step for step in STEPS if step.outcome == "kept")
 
@@ -40,13 +40,13 @@ def numbers(count: int = 6) -> tf.data.Dataset:
     return tf.data.Dataset.range(count).map(lambda x: x * 2).batch(2)
 
 
-def running(*edits: Any) -> Running:
-    digest = read(numbers()).digest
+def running(*edits: Any) -> PlanListener:
+    digest = read_pipeline(numbers()).digest
     expecting = tuple(replace(edit, expects=digest) for edit in edits)
-    return Running(with_edits(*expecting, kind="custom_loop", pipeline=digest), strict=True)
+    return PlanListener(with_edits(*expecting, kind="custom_loop", pipeline=digest), strict=True)
 
 
-CACHE, PREFETCH = Cache(stage=1, expects=""), Prefetch(expects="")
+CACHE, PREFETCH = Cache(stage=1, expected_digest=""), Prefetch(expected_digest="")
 
 
 def test_a_dataset_is_edited_once() -> None:
@@ -57,7 +57,7 @@ def test_a_dataset_is_edited_once() -> None:
     assert [x.tolist() for x in edited.as_numpy_iterator()] == [[0, 2], [4, 6], [8, 10]]
     other = tf.data.Dataset.range(3)
     assert planned.dataset(other, "train.py:9") is other
-    assert planned.met
+    assert planned.is_settled
 
 
 def test_of_many_datasets_those_that_are_gone_are_not_kept() -> None:
@@ -89,10 +89,10 @@ def test_only_what_was_handed_out_is_what_the_plan_edits() -> None:
     """Validation data that looks the same is read by whoever likes; it is not the loop's."""
     planned, validation = running(PREFETCH), numbers()
     edited = planned.dataset(validation, "train.py:3")
-    assert planned.met
-    assert planned._data.is_handed_out(edited)
-    assert not planned._data.is_handed_out(validation)
-    assert not planned._data.is_handed_out(numbers())
+    assert planned.is_settled
+    assert planned._data.has_returned(edited)
+    assert not planned._data.has_returned(validation)
+    assert not planned._data.has_returned(numbers())
     copied = copy.copy(validation)
     assert planned.dataset(copied, "train.py:3") is not edited
 
@@ -108,35 +108,45 @@ def test_what_keeps_nothing_is_of_use_for_any_dataset(capsys: pytest.CaptureFixt
 @pytest.mark.parametrize(("sizes", "fits"), [((1_000,), True), ((10**15,), False)])
 def test_the_memory_of_the_cache_that_was_chosen_counts(sizes: Any, fits: bool) -> None:
     """Not that of others that would have been legal: they were too large for this very machine."""
-    edits = tuple(Cache(stage=1, expects="", bytes=size) for size in sizes)
+    edits = tuple(Cache(stage=1, expected_digest="", size_bytes=size) for size in sizes)
     made = with_edits(*edits)
     if fits:
-        enough_memory(made)
+        check_cache_memory(made)
     else:
         with pytest.raises(EditRefused, match="GB of memory"):
-            enough_memory(made)
+            check_cache_memory(made)
 
 
 def test_what_is_read_ahead_needs_room_as_well() -> None:
-    enough_memory(with_edits(ReadAhead(stage=1, expects="", readers=2, elements=9, bytes=1_000)))
+    check_cache_memory(
+        with_edits(
+            ReadAhead(
+                stage=1, expected_digest="", readers=2, elements_per_reader=9, size_bytes=1_000
+            )
+        )
+    )
     with pytest.raises(EditRefused, match="read ahead take up to 1000000"):
-        enough_memory(
-            with_edits(ReadAhead(stage=1, expects="", readers=2, elements=9, bytes=10**15))
+        check_cache_memory(
+            with_edits(
+                ReadAhead(
+                    stage=1, expected_digest="", readers=2, elements_per_reader=9, size_bytes=10**15
+                )
+            )
         )
 
 
 def test_a_cache_of_more_data_than_the_plan_was_made_with_is_reckoned_anew() -> None:
     """Structure is all that a plan knows of a pipeline: a tenth of the files has the same one."""
-    room = 0.5 * available_memory()
+    room = 0.5 * available_memory_bytes()
     lengths = [stage(i, kind, length=6) for i, kind in enumerate(("range", "map"))]
     before = workload_diagnosis(stages=(*lengths, stage(2, "batch", length=3)))
-    edit = Cache(stage=1, expects="", bytes=int(room / 10))
+    edit = Cache(stage=1, expected_digest="", size_bytes=int(room / 10))
     made = plan(before=before, steps=(replace(KEPT, edits=(edit,)),))
-    enough_memory(made, read(numbers()))
+    check_cache_memory(made, read_pipeline(numbers()))
     edited = replace(KEPT, edits=(replace(edit, stage=0),))
-    enough_memory(replace(made, steps=(edited,)), read(numbers()))
+    check_cache_memory(replace(made, steps=(edited,)), read_pipeline(numbers()))
     with pytest.raises(EditRefused, match=r"for 100\.0 times as much"):
-        enough_memory(made, read(numbers(600)))
+        check_cache_memory(made, read_pipeline(numbers(600)))
 
 
 def lines_of(*paths: Path) -> tf.data.Dataset:
@@ -148,17 +158,19 @@ def test_where_no_length_is_known_the_sizes_of_the_files_tell(tmp_path: Path) ->
     small, large = tmp_path / "small.txt", tmp_path / "large.txt"
     small.write_text("row\n" * 10)
     large.write_text("row\n" * 1000)
-    then = read(lines_of(small))
-    kinds = [place.node.kind for place in then.places]
+    then = read_pipeline(lines_of(small))
+    kinds = [place.node.kind for place in then.stage_locations]
     stages = [stage(i, kind, length=None) for i, kind in enumerate(kinds)]
-    stages[0] = replace(stages[0], length=1, file_bytes=bytes_named(then.places[0].node))
-    size = round(0.5 * available_memory() / 10)
-    edit = Cache(stage=kinds.index("map"), expects="", bytes=size)
+    stages[0] = replace(
+        stages[0], length=1, file_bytes=named_file_bytes(then.stage_locations[0].node)
+    )
+    size = round(0.5 * available_memory_bytes() / 10)
+    edit = Cache(stage=kinds.index("map"), expected_digest="", size_bytes=size)
     before = workload_diagnosis(stages=tuple(stages))
     made = plan(before=before, steps=(replace(KEPT, edits=(edit,)),))
-    enough_memory(made, then)
+    check_cache_memory(made, then)
     with pytest.raises(EditRefused, match=r"for 100\.0 times as much"):
-        enough_memory(made, read(lines_of(large)))
+        check_cache_memory(made, read_pipeline(lines_of(large)))
 
 
 def loop_at(index: int) -> StepCall:
@@ -171,11 +183,11 @@ def test_a_loop_over_other_data_is_told_at_once(capsys: pytest.CaptureFixture[st
     strict.dataset(tf.data.Dataset.range(3), "train.py:9")
     with pytest.raises(PlanRefused, match="its input pipeline"):
         strict.step_loop(loop_at(0))
-    lenient = Running(strict.plan, strict=False)
+    lenient = PlanListener(strict.plan, strict=False)
     lenient.dataset(tf.data.Dataset.range(3), "train.py:9")
     assert lenient.step_loop(loop_at(0)) is None
     assert "trains as written, without the plan" in capsys.readouterr().err
-    assert lenient.met, "it was reached, and told why not"
+    assert lenient.is_settled, "it was reached, and told why not"
 
 
 def test_a_loop_over_the_data_that_is_known_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
@@ -190,10 +202,10 @@ def test_a_loop_reads_through_what_is_kept_from_its_first_step_on(
 ) -> None:
     keras_s = keras_trainer.TFEpochIterator
     monkeypatch.setattr(keras_trainer, "TFEpochIterator", keras_s)  # put back at the end
-    planned = Running(with_edits(ReuseIterator(), kind="custom_loop", model=None), strict=True)
-    assert not planned.met
+    planned = PlanListener(with_edits(ReuseIterator(), kind="custom_loop", model=None), strict=True)
+    assert not planned.is_settled
     assert planned.step_loop(loop_at(WORKLOAD.index)) is None
-    assert planned.met
+    assert planned.is_settled
     assert not planned.wants_steps, "nothing of the step is to be exchanged"
     assert keras_trainer.TFEpochIterator is not keras_s
 
@@ -202,11 +214,11 @@ def test_a_loop_whose_process_was_started_as_planned_has_its_plan(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made = with_edits(KeepFreedMemory(), kind="custom_loop", model=None)
-    monkeypatch.setattr(this_machine, "is_memory_kept", lambda: True)
-    planned = Running(made, strict=True)
-    assert not planned.met
+    monkeypatch.setattr(this_machine, "is_keeping_freed_memory", lambda: True)
+    planned = PlanListener(made, strict=True)
+    assert not planned.is_settled
     assert planned.step_loop(loop_at(WORKLOAD.index)) is None
-    assert planned.met
+    assert planned.is_settled
     assert "goes on" not in capsys.readouterr().err
 
 
@@ -214,23 +226,23 @@ def test_a_loop_whose_process_was_not_started_as_planned_says_so(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made = with_edits(KeepFreedMemory(), kind="custom_loop", model=None)
-    monkeypatch.setattr(this_machine, "is_memory_kept", lambda: False)
+    monkeypatch.setattr(this_machine, "is_keeping_freed_memory", lambda: False)
     with pytest.raises(PlanRefused, match="gives back the memory"):
-        Running(made, strict=True).step_loop(loop_at(WORKLOAD.index))
-    lenient = Running(made, strict=False)
+        PlanListener(made, strict=True).step_loop(loop_at(WORKLOAD.index))
+    lenient = PlanListener(made, strict=False)
     assert lenient.step_loop(loop_at(WORKLOAD.index)) is None
     assert "goes on with its process as it is" in capsys.readouterr().err
-    assert lenient.met
+    assert lenient.is_settled
 
 
 def test_a_machine_is_itself_and_no_other() -> None:
-    here = probe(accelerators())
-    assert other_machine(here) == ()
+    here = probe_host(accelerators())
+    assert machine_differences(here) == ()
     elsewhere = replace(here, cpu_model="another", devices=("GPU:0 NVIDIA H200",))
-    processor, devices = other_machine(elsewhere)
+    processor, devices = machine_differences(elsewhere)
     assert processor == f"processor: another, here {here.cpu_model}"
     assert devices == "accelerators: GPU:0 NVIDIA H200, here none"
-    assert other_machine(replace(here, cpu_model="", tensorflow="")) == ()
+    assert machine_differences(replace(here, cpu_model="", tensorflow="")) == ()
 
 
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16", "float32"])
@@ -238,7 +250,7 @@ def test_a_precision_is_refused_where_it_would_be_imitated(
     monkeypatch: pytest.MonkeyPatch, policy: str
 ) -> None:
     made = with_edits(DtypePolicy(policy=policy))
-    asked = "native_float16" if policy == "mixed_float16" else "native_bfloat16"
+    asked = "has_native_float16" if policy == "mixed_float16" else "has_native_bfloat16"
     monkeypatch.setattr(this_machine, asked, lambda: True)
     check_precision(made)
     monkeypatch.setattr(this_machine, asked, lambda: False)
@@ -252,30 +264,30 @@ def test_a_precision_is_refused_where_it_would_be_imitated(
 def test_what_python_keeps_needs_room_as_well() -> None:
     """Of a generator that nobody counted, as much as there was room for where it was tuned."""
     for edit in (
-        GeneratorCache(stage=0, expects="", bytes=1 << 50, code="c0de"),
-        PyFunctionCache(stage=0, expects="", bytes=1 << 50, code="c0de"),
-        LoaderCache(bytes=1 << 50, expects="4f2a"),
+        GeneratorCache(stage=0, expected_digest="", size_bytes=1 << 50, code_digest="c0de"),
+        PyFunctionCache(stage=0, expected_digest="", size_bytes=1 << 50, code_digest="c0de"),
+        LoaderCache(size_bytes=1 << 50, expected_digest="4f2a"),
     ):
         with pytest.raises(EditRefused, match="GB of memory"):
-            enough_memory(with_edits(edit))
+            check_cache_memory(with_edits(edit))
 
 
 @pytest.mark.parametrize(("edit", "refused"), [(FlatUpdates(), True), (JitCompile(), False)])
 def test_what_does_itself_what_keras_does_keeps_to_the_keras_it_was_proved_with(
     edit: Any, refused: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    here = replace(probe(accelerators()), keras="3.0.5")
+    here = replace(probe_host(accelerators()), keras="3.0.5")
     made = replace(with_edits(edit), machine=here)
-    Running(made, strict=False)._tell_machine()
+    PlanListener(made, strict=False)._tell_machine()
     assert "Keras: 3.0.5" in capsys.readouterr().err
     if refused:
         with pytest.raises(PlanRefused, match=r"Keras 3\.0\.5"):
-            Running(made, strict=True)._tell_machine()
+            PlanListener(made, strict=True)._tell_machine()
     else:
-        Running(made, strict=True)._tell_machine()
+        PlanListener(made, strict=True)._tell_machine()
 
 
 def test_loops_in_a_model_s_own_step_are_outlined_where_its_code_is_compared() -> None:
     """As they were while it was tuned: otherwise its digest is another one."""
-    assert with_edits(JitCompile()).knows_code
-    assert not with_edits(FlatUpdates()).knows_code
+    assert with_edits(JitCompile()).is_code_specific
+    assert not with_edits(FlatUpdates()).is_code_specific

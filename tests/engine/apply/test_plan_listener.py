@@ -23,7 +23,7 @@ from running import (
     left_behind,
     run_python,
 )
-from uncork.core.documents.plan import SCHEMA, dump
+from uncork.core.documents.plan import PLAN_SCHEMA, serialize_plan
 
 pytestmark = pytest.mark.slow
 
@@ -90,7 +90,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     plain = run_python("train.py", "plain", cwd=cwd)
     assert plain.returncode == 0, plain.stderr
     make_plan(cwd, "exact.json", "train.py")
-    (cwd / "empty.json").write_bytes(dump(empty_plan()))
+    (cwd / "empty.json").write_bytes(serialize_plan(empty_plan()))
     return cwd
 
 
@@ -177,7 +177,7 @@ def _flip(text: str) -> str:
         (lambda text: text[: len(text) // 2], "plan"),
         (lambda _: "{}", "plan"),
         (lambda _: "", "plan"),
-        (lambda text: text.replace(f'"schema": {SCHEMA}', '"schema": 99', 1), "upgrade"),
+        (lambda text: text.replace(f'"schema": {PLAN_SCHEMA}', '"schema": 99', 1), "upgrade"),
     ],
     ids=["edited by hand", "cut short", "empty object", "empty file", "newer schema"],
 )

@@ -11,18 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from records import STEPS, plan, workload_diagnosis
-from uncork.capture.base.listener import FitCall, PassThrough
+from uncork.capture.base.listener import FitCall, PassThroughListener
 from uncork.capture.base.stop import StopScript
 from uncork.capture.script import run_script
 from uncork.core.base.record import replace
-from uncork.core.documents.plan import dump
+from uncork.core.documents.plan import serialize_plan
 from uncork.core.edits.pipeline import AutotuneOff, Cache, ParallelMap, Prefetch
 from uncork.core.edits.step import DtypePolicy, FlatUpdates, JitCompile, StepsPerExecution
 from uncork.core.evidence.stage import Stage
 from uncork.engine.commands.tune import script_digest
 
 
-class Maker(PassThrough):
+class Maker(PassThroughListener):
     wants_source_lines = True
 
     def __init__(self, target: Path) -> None:
@@ -32,20 +32,20 @@ class Maker(PassThrough):
         from uncork.engine.fit.fit_subject import FitSubject  # noqa: PLC0415 - imports TensorFlow
         from uncork.pycode.frames.dataset_lines import source_line  # noqa: PLC0415
 
-        at = {"step_at": call.step_at}
+        at = {"step_at": call.step_setup_at}
         with tempfile.TemporaryDirectory() as scratch:
             subject = FitSubject(call.model, call.arguments, call.index, call.at, scratch, **at)
         assert subject.original.pipeline is not None
         nodes = subject.original.pipeline.stages
         number = [node.kind for node in nodes].index("map")
         edits = {
-            "parallel_map": ParallelMap(stage=number, expects=""),
-            "cache": Cache(stage=number, expects=""),
-            "prefetch": Prefetch(expects=""),
-            "autotune_off": AutotuneOff(expects=""),
+            "parallel_map": ParallelMap(stage=number, expected_digest=""),
+            "cache": Cache(stage=number, expected_digest=""),
+            "prefetch": Prefetch(expected_digest=""),
+            "autotune_off": AutotuneOff(expected_digest=""),
         }
         version = subject.original.with_pipeline_edits(tuple(edits.values()))
-        edits |= dict(zip(edits, version.edits, strict=True))
+        edits |= dict(zip(edits, version.pipeline_edits, strict=True))
         edits |= {
             "steps_per_execution": StepsPerExecution(steps=2),
             "jit_compile": JitCompile(),
@@ -67,7 +67,7 @@ class Maker(PassThrough):
                 for name, edit in edits.items()
             ),
         )
-        self._target.write_bytes(dump(made))
+        self._target.write_bytes(serialize_plan(made))
         raise StopScript
 
 

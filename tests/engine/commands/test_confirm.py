@@ -9,8 +9,8 @@ import pytest
 
 from records import MACHINE, measurement, plan
 from uncork.core.base.record import replace
-from uncork.core.documents.job import Confirmation, Result
-from uncork.core.documents.plan import dump, load
+from uncork.core.documents.job import Confirmation, JobResult
+from uncork.core.documents.plan import parse_plan, serialize_plan
 from uncork.core.edits.edit import LoaderCache, ValidationInput
 from uncork.core.edits.pipeline import Cache
 from uncork.core.edits.step import MicroBatches
@@ -20,9 +20,9 @@ from uncork.engine.process import worker_process as processes_of
 from uncork.engine.process.worker_process import Script
 
 WRITTEN = (600.0, 606.0, 597.0)
-KEPT = plan().kept[0]
+KEPT = plan().accepted_steps[0]
 NEEDED = replace(KEPT, name="micro_batches", edits=(MicroBatches(parts=4),))
-FED = ValidationInput(edits=(Cache(stage=1, expects=""),), expects="4f2a")
+FED = ValidationInput(edits=(Cache(stage=1, expected_digest=""),), expected_digest="4f2a")
 
 
 @pytest.fixture
@@ -33,15 +33,15 @@ def confirmed(monkeypatch):
         speeds = {False: itertools.cycle(WRITTEN), True: itertools.cycle(planned)}
 
         def child(job, script, follow, *, quiet):
-            ours = job.plan is not None
+            ours = job.plan_path is not None
             found = Confirmation(
                 measurement=measurement(next(speeds[ours])),
                 first_epoch_s=None,
                 validation_s=validation_s[ours],
             )
-            return Result(machine=MACHINE, confirmation=found)
+            return JobResult(machine=MACHINE, confirmation=found)
 
-        monkeypatch.setattr(processes_of, "run_child", child)
+        monkeypatch.setattr(processes_of, "run_worker", child)
         return confirming.confirm(made or plan(), Script("train.py"), lambda event: None)[0]
 
     return run
@@ -60,7 +60,7 @@ def test_a_process_that_fails_says_why(tmp_path):
 def test_a_faster_plan_stays_in_force(confirmed):
     found = confirmed((1200.0, 1212.0, 1191.0))
     assert found.speedup.verdict == "faster"
-    assert found.kept == plan().kept
+    assert found.kept == plan().accepted_steps
 
 
 @pytest.mark.parametrize(
@@ -75,11 +75,11 @@ def test_a_long_first_epoch_is_waited_for_once(monkeypatch, first_s, limits, who
     waited = {False: [], True: []}
 
     def child(job, script, follow, *, quiet):
-        waited[job.plan is not None].append((job.first_epoch_s, job.whole))
+        waited[job.plan_path is not None].append((job.first_epoch_s, job.whole))
         found = Confirmation(measurement=measurement(600.0), first_epoch_s=first_s)
-        return Result(machine=MACHINE, confirmation=found)
+        return JobResult(machine=MACHINE, confirmation=found)
 
-    monkeypatch.setattr(processes_of, "run_child", child)
+    monkeypatch.setattr(processes_of, "run_worker", child)
     confirming.confirm(plan(), Script("train.py"), lambda event: None)
     asked = list(zip(limits, whole, strict=True))
     assert waited == {False: asked, True: asked}
@@ -105,13 +105,13 @@ def test_an_interruption_loses_nothing_that_is_complete(monkeypatch, number, com
     begun = itertools.count(1)
 
     def child(job, script, follow, *, quiet):
-        measured = measurement(next(speeds[job.plan is not None]))
-        found = Result(
+        measured = measurement(next(speeds[job.plan_path is not None]))
+        found = JobResult(
             machine=MACHINE, confirmation=Confirmation(measurement=measured, first_epoch_s=None)
         )
-        return replace(found, interrupted=next(begun) == number)
+        return replace(found, is_interrupted=next(begun) == number)
 
-    monkeypatch.setattr(processes_of, "run_child", child)
+    monkeypatch.setattr(processes_of, "run_worker", child)
     found, interrupted = confirming.confirm(plan(), Script("train.py"), lambda event: None)
     assert interrupted
     assert any("not confirmed" in note for note in found.notes) == (not complete)
@@ -121,8 +121,8 @@ def test_an_interruption_loses_nothing_that_is_complete(monkeypatch, number, com
 
 
 def test_what_runs_out_of_memory_elsewhere_is_not_confirmed(monkeypatch):
-    answer = Result(machine=MACHINE, out_of_memory="OOM when allocating tensor")
-    monkeypatch.setattr(processes_of, "run_child", lambda *_, **__: answer)
+    answer = JobResult(machine=MACHINE, out_of_memory_error="OOM when allocating tensor")
+    monkeypatch.setattr(processes_of, "run_worker", lambda *_, **__: answer)
     found, interrupted = confirming.confirm(plan(), Script("train.py"), lambda event: None)
     assert not interrupted
     assert "not confirmed in fresh processes: OOM when allocating" in found.notes[0]
@@ -135,21 +135,23 @@ def test_a_plan_that_is_slower_is_withdrawn(confirmed):
     assert found.tuned == found.baseline
     assert "slower, 0.67x" in found.notes[0]
     rejected = [s for s in found.steps if "fresh processes" in s.reason]
-    assert [s.name for s in rejected] == [s.name for s in plan().kept]
-    assert load(dump(found)).edits == ()
+    assert [s.name for s in rejected] == [s.name for s in plan().accepted_steps]
+    assert parse_plan(serialize_plan(found)).edits == ()
 
 
 def test_a_plan_of_which_nothing_is_proven_is_left_with_its_figures(confirmed):
     found = confirmed((400.0, 900.0, 640.0))
     assert found.speedup.verdict == "not_proven"
-    assert found.kept == plan().kept
+    assert found.kept == plan().accepted_steps
 
 
 def validating(*steps, seconds=60.0, every=1):
     """A plan for six epochs of 312 steps of 32 samples, each with a validation."""
     before = plan().before
     workload = replace(before.workload, steps_per_epoch=312, epochs=6)
-    found = Validation(seconds=seconds, samples=100, every=every, times=6 // every)
+    found = Validation(
+        validation_s=seconds, sample_count=100, every_epochs=every, validation_count=6 // every
+    )
     return plan(
         before=replace(before, workload=workload, validation=found), steps=steps or plan().steps
     )
@@ -162,12 +164,12 @@ def test_validations_are_part_of_the_whole_training(confirmed):
     )
     assert all_in.baseline_s - seldom.baseline_s == pytest.approx(3 * 60.0)
     assert all_in.tuned_s - seldom.tuned_s == pytest.approx(3 * 60.0)
-    assert bare is None or bare.extrapolated
-    assert all_in.extrapolated
+    assert bare is None or bare.is_extrapolated
+    assert all_in.is_extrapolated
 
 
 def test_a_validation_that_is_fed_otherwise_has_its_own_figures(confirmed):
-    step = replace(KEPT, edits=(FED,), validates=True)
+    step = replace(KEPT, edits=(FED,), is_for_validation=True)
     made = validating(step)
     found = confirmed(WRITTEN, made, validation_s=(60.0, 4.0))
     assert (found.validation.baseline_s, found.validation.tuned_s) == (60.0, 4.0)
@@ -181,24 +183,24 @@ def test_a_validation_that_is_fed_otherwise_has_its_own_figures(confirmed):
 
 @pytest.mark.parametrize("planned", [(400.0, 404.0, 396.0), (1200.0, 1212.0, 1191.0)])
 def test_where_it_trains_as_before_other_speeds_are_noise(confirmed, planned):
-    step = replace(KEPT, edits=(FED,), validates=True)
+    step = replace(KEPT, edits=(FED,), is_for_validation=True)
     found = confirmed(planned, validating(step), validation_s=(60.0, 4.0))
     assert found.kept
     assert found.speedup.verdict == "not_proven"
 
 
 def test_a_validation_that_is_slower_is_withdrawn_by_itself(confirmed):
-    step = replace(KEPT, edits=(FED,), validates=True)
-    made = validating(step, *plan().kept)
+    step = replace(KEPT, edits=(FED,), is_for_validation=True)
+    made = validating(step, *plan().accepted_steps)
     found = confirmed((1200.0, 1212.0, 1191.0), made, validation_s=(4.0, 60.0))
     assert not found.validation_edits
-    assert found.kept == plan().kept
+    assert found.kept == plan().accepted_steps
     assert "validation was slower" in found.notes[0]
     assert found.validation is None
     alone = confirmed(WRITTEN, validating(step), validation_s=(4.0, 60.0))
     assert not alone.kept
     assert alone.tuned == alone.baseline
-    assert load(dump(found)).edits == plan().edits
+    assert parse_plan(serialize_plan(found)).edits == plan().edits
 
 
 def test_it_is_timed_where_it_matters():
@@ -219,12 +221,12 @@ def test_more_is_compared_with_the_training_in_parts(monkeypatch):
     asked, told = [], []
 
     def child(job, script, follow, *, quiet):
-        asked.append(load(Path(job.plan).read_bytes()).edits)
+        asked.append(parse_plan(Path(job.plan_path).read_bytes()).edits)
         speed = (300.0, 600.0)[len(asked[-1]) > 1]
         found = Confirmation(measurement=measurement(speed), first_epoch_s=None)
-        return Result(machine=MACHINE, confirmation=found)
+        return JobResult(machine=MACHINE, confirmation=found)
 
-    monkeypatch.setattr(processes_of, "run_child", child)
+    monkeypatch.setattr(processes_of, "run_worker", child)
     made = plan(steps=(NEEDED, KEPT))
     found, _ = confirming.confirm(made, Script("train.py"), told.append)
     assert asked == [made.edits if own else NEEDED.edits for own in (0, 1, 1, 0, 0, 1)]
@@ -236,7 +238,7 @@ def test_a_slower_plan_is_withdrawn_but_for_what_it_needs(monkeypatch):
     monkeypatch.setattr(confirming._InTurn, "more", lambda *args: SLOWER)
     made = plan(steps=(NEEDED, KEPT))
     found, _ = confirming.confirm(made, Script("train.py"), lambda event: None)
-    assert found.kept == (NEEDED,)
+    assert found.accepted_steps == (NEEDED,)
 
 
 SLOWER = tuple(
@@ -247,7 +249,7 @@ SLOWER = tuple(
 
 def test_batches_that_are_kept_are_made_in_the_first_epoch(confirmed):
     """A first epoch that is too long to be waited for is no faster for what it fills."""
-    kept = replace(KEPT, edits=(LoaderCache(bytes=1 << 20, expects="4f2a"),))
+    kept = replace(KEPT, edits=(LoaderCache(size_bytes=1 << 20, expected_digest="4f2a"),))
     made = plan(steps=(kept,))
     faster = confirmed((1200.0, 1212.0, 1191.0), made).time_to_finish
     epoch_s, epochs = faster.baseline_s / made.before.workload.epochs, made.before.workload.epochs

@@ -10,8 +10,8 @@ import pytest
 
 from uncork.core.base.record import from_json
 from uncork.core.documents.diagnosis import Diagnosis
-from uncork.core.documents.plan import Plan, load
-from uncork.optimizations.order import ROAD
+from uncork.core.documents.plan import Plan, parse_plan
+from uncork.optimizations.order import OPTIMIZATIONS
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
@@ -39,17 +39,19 @@ def plan(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Plan:
     done = uncork("tune", "--budget", 50, EXAMPLES / "photos.py", photos, cwd=cwd)
     assert done.returncode == 0, done.stderr
     assert (cwd / "report.html").read_text().startswith("<!DOCTYPE html>")
-    return load((cwd / "plan.json").read_bytes())
+    return parse_plan((cwd / "plan.json").read_bytes())
 
 
 def test_every_step_of_the_road_has_an_outcome(plan: Plan) -> None:
-    here, elsewhere = ([o.name for o in ROAD if o.in_children is c] for c in (False, True))
+    here, elsewhere = (
+        [o.name for o in OPTIMIZATIONS if o.needs_own_process is c] for c in (False, True)
+    )
     assert [step.name for step in plan.steps] == here + elsewhere
     assert all(step.reason for step in plan.steps)
 
 
 def test_every_kept_step_is_proved_and_measured(plan: Plan) -> None:
-    for step in plan.kept:
+    for step in plan.accepted_steps:
         assert step.proof is not None
         assert step.proof.passed
         assert step.proof.kind == step.guarantee
@@ -82,12 +84,12 @@ def test_diagnosis_names_the_map_and_its_line(photos: Path, tmp_path: Path) -> N
     assert stage.at is not None
     assert ".map(load)" in source[int(stage.at.rpartition(":")[2]) - 1]
     assert stage.parallelism == 1
-    assert stage.prefix is not None
+    assert stage.deterministic_prefix is not None
     assert sum(workload.breakdown.values()) == pytest.approx(1.0)
     assert set(workload.ceilings) - {"storage", "disk"} == {
         "consumer", "supply", "host", "serial", "decode"
     }  # fmt: skip
-    decoding = next(cost for cost in stage.ops if cost.op == "DecodeJpeg")
+    decoding = next(cost for cost in stage.op_costs if cost.op == "DecodeJpeg")
     assert decoding.at is not None
     assert "decode_jpeg" in source[int(decoding.at.rpartition(":")[2]) - 1]
     assert "photos.py" in done.stdout
@@ -99,7 +101,7 @@ def test_custom_loop_is_diagnosed_and_stopped(photos: Path, tmp_path: Path) -> N
     found = from_json((tmp_path / "uncork-report/diagnosis.json").read_bytes(), Diagnosis)
     workload = found.workloads[0].workload
     assert workload.kind == "custom_loop"
-    assert not workload.eager_step
+    assert not workload.is_eager_step
     assert workload.epochs == 5  # as many as it trains when it is not told
     line = int(workload.at.rpartition(":")[2])
     source = (EXAMPLES / "custom_loop.py").read_text().splitlines()

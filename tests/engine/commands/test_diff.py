@@ -15,13 +15,13 @@ from records import WORKLOAD, plan
 from running import Run, Write, environment, run_python
 from uncork.core.base.errors import PatchRefused, PlanRefused, WrongUse
 from uncork.core.base.record import digest, replace
-from uncork.core.documents.job import Job, Result
-from uncork.core.documents.plan import Plan, load
+from uncork.core.documents.job import Job, JobResult
+from uncork.core.documents.plan import Plan, parse_plan
 from uncork.core.documents.workload import Workload
 from uncork.core.edits.step import DtypePolicy, JitCompile, StepsPerExecution
 from uncork.engine.commands import diff as patches
 from uncork.engine.process import worker_process as processes
-from uncork.engine.process.worker_process import ChildFailed, Script
+from uncork.engine.process.worker_process import Script, WorkerFailed
 
 TEXT = b"model.compile('adam')\nmodel.fit(data)\n"
 EDITS = (StepsPerExecution(steps=8), JitCompile())
@@ -30,9 +30,9 @@ TRAINED = replace(WORKLOAD, jit_compile=True, steps_per_execution=8)
 
 def made_for(text: bytes, **changes: Any) -> Plan:
     before = replace(
-        plan().before, workload=replace(WORKLOAD, at="train.py:2", step_at="train.py:1")
+        plan().before, workload=replace(WORKLOAD, at="train.py:2", step_setup_at="train.py:1")
     )
-    kept = replace(plan().kept[0], name="both", edits=EDITS)
+    kept = replace(plan().accepted_steps[0], name="both", edits=EDITS)
     fields = {"script_digest": digest(text), "before": before, "steps": (kept,), **changes}
     return plan(**fields)
 
@@ -45,7 +45,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_plan_for_this_very_script_is_a_patch(folder: Path) -> None:
-    patch = patches.of_plan(made_for(TEXT))
+    patch = patches.patch_from_plan(made_for(TEXT))
     assert b"model.compile('adam', steps_per_execution=8, jit_compile=True)" in patch.after
     assert (folder / "train.py").read_bytes() == TEXT, "the user's file is never written"
 
@@ -53,7 +53,7 @@ def test_a_plan_for_this_very_script_is_a_patch(folder: Path) -> None:
 def test_another_script_is_refused_with_what_to_type(folder: Path) -> None:
     (folder / "train.py").write_bytes(b"# new\n" + TEXT)
     with pytest.raises(PlanRefused, match="changed since the plan was made") as refused:
-        patches.of_plan(made_for(TEXT))
+        patches.patch_from_plan(made_for(TEXT))
     assert "uncork tune train.py" in refused.value.remedy
 
 
@@ -61,10 +61,10 @@ def test_a_plan_of_a_notebook_and_one_of_another_folder_are_refused(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(PlanRefused, match="knows of no script"):
-        patches.of_plan(made_for(TEXT, script_digest=""))
+        patches.patch_from_plan(made_for(TEXT, script_digest=""))
     monkeypatch.chdir("/")
     with pytest.raises(WrongUse, match=r"cannot read train\.py") as refused:
-        patches.of_plan(made_for(TEXT))
+        patches.patch_from_plan(made_for(TEXT))
     assert "cd to where" in refused.value.remedy
 
 
@@ -72,7 +72,10 @@ def test_without_libcst_it_is_said_how_to_get_it(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    for ask in (lambda: patches.of_plan(made_for(TEXT)), lambda: patches.of_script(Path("t.py"))):
+    for ask in (
+        lambda: patches.patch_from_plan(made_for(TEXT)),
+        lambda: patches.patch_from_script(Path("t.py")),
+    ):
         with pytest.raises(WrongUse, match="no LibCST") as refused:
             ask()
         assert "uncork[diff]" in refused.value.remedy
@@ -82,31 +85,33 @@ def ran(monkeypatch: pytest.MonkeyPatch, patched: Workload | Exception) -> list[
     """Stands in for the two processes: what the patched one trains."""
     jobs: list[Job] = []
 
-    def run_child(job: Job, script: Script, follow: object, *, quiet: bool) -> Result:
+    def run_child(job: Job, script: Script, follow: object, *, quiet: bool) -> JobResult:
         jobs.append(job)
         assert script.args == ("9",)
-        if job.source is None:
-            assert job.plan is not None
-            assert load(Path(job.plan).read_bytes()).edits == EDITS
-            return Result(machine=plan().machine, trained=WORKLOAD)
-        assert b"jit_compile=True" in Path(job.source).read_bytes()
+        if job.source_path is None:
+            assert job.plan_path is not None
+            assert parse_plan(Path(job.plan_path).read_bytes()).edits == EDITS
+            return JobResult(machine=plan().machine, trained_workload=WORKLOAD)
+        assert b"jit_compile=True" in Path(job.source_path).read_bytes()
         if isinstance(patched, Exception):
             raise patched
-        return Result(machine=plan().machine, trained=patched)
+        return JobResult(machine=plan().machine, trained_workload=patched)
 
-    monkeypatch.setattr(processes, "run_child", run_child)
+    monkeypatch.setattr(processes, "run_worker", run_child)
     return jobs
 
 
 def check() -> None:
     made = made_for(TEXT)
-    patches.check(patches.of_plan(made), made, Script("train.py", ("9",)), lambda event: None)
+    patches.check_patch(
+        patches.patch_from_plan(made), made, Script("train.py", ("9",)), lambda event: None
+    )
 
 
 def test_a_patch_that_trains_as_the_plan_does_passes(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    jobs = ran(monkeypatch, replace(TRAINED, at="train.py:9", step_at="train.py:8"))
+    jobs = ran(monkeypatch, replace(TRAINED, at="train.py:9", step_setup_at="train.py:8"))
     check()
     assert [job.mode for job in jobs] == ["check", "check"]
 
@@ -117,7 +122,7 @@ def test_a_patch_that_trains_as_the_plan_does_passes(
         ({"jit_compile": False}, "jit_compile: True with the plan, False with the patch"),
         ({"steps_per_execution": 1}, "steps_per_execution: 8 with the plan, 1 with the patch"),
         ({"pipeline": "other"}, "input pipeline"),
-        ({"model": replace(WORKLOAD.model, dtype_policy=("mixed_bfloat16",))}, "model: "),
+        ({"model": replace(WORKLOAD.model, dtype_policies=("mixed_bfloat16",))}, "model: "),
     ],
 )
 def test_a_patch_that_lies_is_caught(
@@ -131,7 +136,7 @@ def test_a_patch_that_lies_is_caught(
 def test_a_patched_script_that_fails_is_told_with_what_it_said(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ran(monkeypatch, ChildFailed(1, "NameError: name 'tf' is not defined"))
+    ran(monkeypatch, WorkerFailed(1, "NameError: name 'tf' is not defined"))
     with pytest.raises(PatchRefused, match=r"with the patch: .*NameError") as refused:
         check()
     assert "ARGS" in refused.value.remedy
@@ -141,7 +146,9 @@ def test_a_scaled_optimizer_is_what_keras_makes_of_float16() -> None:
     """Of the plan it is none: the model keeps the one that it was compiled with."""
     edit = DtypePolicy(policy="mixed_float16")
     assert WORKLOAD.model is not None
-    model = replace(WORKLOAD.model, dtype_policy=("mixed_float16",), optimizer="LossScaleOptimizer")
+    model = replace(
+        WORKLOAD.model, dtype_policies=("mixed_float16",), optimizer="LossScaleOptimizer"
+    )
     expected = patches._with(WORKLOAD, (edit,))
     assert list(patches._differences(expected, replace(WORKLOAD, model=model))) == []
 

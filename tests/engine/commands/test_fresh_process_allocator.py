@@ -13,21 +13,21 @@ import pytest
 from optimizations.situations import FOUR_CORES
 from records import STEPS, WORKLOAD, measurement, plan, workload_diagnosis
 from running import begun, run_python
-from uncork.capture.base.listener import FitCall, PassThrough
+from uncork.capture.base.listener import FitCall, PassThroughListener
 from uncork.capture.base.stop import StopScript
 from uncork.capture.script import run_script
 from uncork.core.base.errors import EditRefused
 from uncork.core.base.record import replace
-from uncork.core.documents.job import Job, ProcessTrial, Result
-from uncork.core.documents.plan import Plan, Proof, Step, dump
+from uncork.core.documents.job import Job, JobResult, ProcessTrial
+from uncork.core.documents.plan import Plan, PlanStep, Proof, serialize_plan
 from uncork.core.edits.edit import KeepFreedMemory
 from uncork.core.edits.step import DtypePolicy
-from uncork.engine.commands.fresh_process import MEMORY
+from uncork.engine.commands.fresh_process import MEMORY_TRIAL
 from uncork.engine.process import worker_process as processes
-from uncork.engine.process.worker_process import Script, run_child
+from uncork.engine.process.worker_process import Script, run_worker
 
 glibc = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library")
-SLOWED = replace(measurement(320.0), cpu_s_per_step=0.2, faulting_s_per_step=0.08)
+SLOWED = replace(measurement(320.0), cpu_s_per_step=0.2, page_fault_s_per_step=0.08)
 BEFORE = workload_diagnosis(workload=WORKLOAD, measurement=SLOWED)
 PLAN = plan(before=BEFORE, after=None, machine=FOUR_CORES)
 
@@ -38,16 +38,18 @@ def nothing(event: Any) -> None:
 
 def tried(monkeypatch: Any, times: float, *, peak: float = 1e9, **of: Any) -> Plan:
     made = replace(PLAN, **of)
-    blocks = tuple(times * speed for speed in made.tuned.blocks)
-    measured = replace(made.tuned, samples_per_s=times * made.tuned.samples_per_s, blocks=blocks)
+    blocks = tuple(times * speed for speed in made.tuned.block_samples_per_s)
+    measured = replace(
+        made.tuned, samples_per_s=times * made.tuned.samples_per_s, block_samples_per_s=blocks
+    )
     judged = Proof(kind="exact", passed=True, detail="by decree")
-    trial = ProcessTrial(measurement=measured, proof=judged, peak_bytes=int(peak))
-    answer = Result(machine=FOUR_CORES, elsewhere=trial)
-    monkeypatch.setattr(processes, "run_child", lambda *_, **__: answer)
-    return MEMORY.added_to(made, "handed_over", Script("train.py"), nothing)
+    trial = ProcessTrial(measurement=measured, proof=judged, peak_memory_bytes=int(peak))
+    answer = JobResult(machine=FOUR_CORES, process_trial=trial)
+    monkeypatch.setattr(processes, "run_worker", lambda *_, **__: answer)
+    return MEMORY_TRIAL.extend_plan(made, "handed_over", Script("train.py"), nothing)
 
 
-def last(found: Plan) -> Step:
+def last(found: Plan) -> PlanStep:
     assert found.steps[-1].name == "keep_freed_memory"
     return found.steps[-1]
 
@@ -56,7 +58,7 @@ def test_what_is_faster_and_proved_is_added_to_what_is_in_force(monkeypatch):
     found = tried(monkeypatch, 1.5)
     assert last(found).outcome == "kept"
     assert last(found).predicted == pytest.approx(0.2 / 0.12)
-    assert found.keeps_memory
+    assert found.keeps_freed_memory
     assert found.environment == {}
     assert found.step_edits == PLAN.step_edits
 
@@ -102,7 +104,7 @@ print("MB that stay", (psutil.Process().memory_info().rss - before) // 2**20)
 """
 
 
-class Maker(PassThrough):
+class Maker(PassThroughListener):
     """Leaves a plan, and what a tuning would hand over, for the first ``fit`` of a script."""
 
     def __init__(self, folder: Path) -> None:
@@ -115,7 +117,7 @@ class Maker(PassThrough):
         with tempfile.TemporaryDirectory() as scratch:
             subject = FitSubject(call.model, call.arguments, call.index, call.at, scratch)
         handed_over._HANDED_S = 0.0  # the fewest steps
-        handed = subject.hand_over(subject.original, 0.0)
+        handed = subject.record_handover(subject.original, 0.0)
         assert handed is not None
         handed.write(self._folder / "handed_over")
         before = workload_diagnosis(workload=subject.workload, stages=())
@@ -123,7 +125,7 @@ class Maker(PassThrough):
         edits = (KeepFreedMemory(),)
         step = replace(kept, name="keep_freed_memory", edits=edits, guarantee="exact")
         made = plan(before=before, after=None, steps=(step,))
-        (self._folder / "plan.json").write_bytes(dump(made))
+        (self._folder / "plan.json").write_bytes(serialize_plan(made))
         raise StopScript
 
 
@@ -139,13 +141,13 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_same_training_is_proved_and_timed_there(made, monkeypatch):
     monkeypatch.chdir(made)
     handed = str(made / "handed_over")
-    job = Job(mode="process", training=0, plan="plan.json", hand_over=handed)
-    found = run_child(job, Script("train.py"), nothing, quiet=True).elsewhere
+    job = Job(mode="process", training_index=0, plan_path="plan.json", handover_path=handed)
+    found = run_worker(job, Script("train.py"), nothing, quiet=True).process_trial
     assert found.proof.passed, found.proof.detail
     assert found.proof.kind == "exact"
-    assert found.peak_bytes > 50e6
+    assert found.peak_memory_bytes > 50e6
     measured = found.measurement
-    assert measured.faulting_s_per_step < 0.1 * measured.cpu_s_per_step
+    assert measured.page_fault_s_per_step < 0.1 * measured.cpu_s_per_step
 
 
 def megabytes(said: str) -> int:

@@ -15,22 +15,22 @@ import pytest
 from optimizations.situations import FOUR_CORES
 from records import STEPS, WORKLOAD, plan, workload_diagnosis
 from running import begun, run_python
-from uncork.capture.base.listener import FitCall, PassThrough
+from uncork.capture.base.listener import FitCall, PassThroughListener
 from uncork.capture.base.stop import StopScript
 from uncork.capture.script import run_script
 from uncork.core.base.measurement import Measurement
 from uncork.core.base.record import replace
-from uncork.core.documents.job import Job, ProcessTrial, Result
-from uncork.core.documents.plan import NO_TIME, Plan, Policy, Proof, Step, dump
+from uncork.core.documents.job import Job, JobResult, ProcessTrial
+from uncork.core.documents.plan import NO_TIME_REASON, Plan, PlanStep, Policy, Proof, serialize_plan
 from uncork.core.edits.edit import KerasBackend
-from uncork.engine.commands.fresh_process import BACKEND
+from uncork.engine.commands.fresh_process import BACKEND_TRIAL
 from uncork.engine.process import worker_process as processes
-from uncork.engine.process.worker_process import ChildFailed, Script, run_child
+from uncork.engine.process.worker_process import Script, WorkerFailed, run_worker
 from uncork.measure.machine.probe import jax_version
-from uncork.pycode.syntax.backend_portability import written_for_tensorflow
-from uncork.verify.provers.handover import HandedFit
+from uncork.pycode.syntax.backend_portability import tensorflow_only_reason
+from uncork.verify.provers.handover import FitHandover
 
-BEFORE = workload_diagnosis(workload=replace(WORKLOAD, data="numpy", pipeline=""))
+BEFORE = workload_diagnosis(workload=replace(WORKLOAD, data_kind="numpy", pipeline_digest=""))
 PLAN = plan(before=BEFORE, after=None, machine=FOUR_CORES)
 
 
@@ -39,14 +39,16 @@ def nothing(event: Any) -> None:
 
 
 def faster(times: float) -> Measurement:
-    speeds = tuple(times * speed for speed in PLAN.tuned.blocks)
-    return replace(PLAN.tuned, samples_per_s=times * PLAN.tuned.samples_per_s, blocks=speeds)
+    speeds = tuple(times * speed for speed in PLAN.tuned.block_samples_per_s)
+    return replace(
+        PLAN.tuned, samples_per_s=times * PLAN.tuned.samples_per_s, block_samples_per_s=speeds
+    )
 
 
-def trial(times: float, *, passed: bool = True) -> Callable[..., Result]:
+def trial(times: float, *, passed: bool = True) -> Callable[..., JobResult]:
     proof = Proof(kind="resampled", passed=passed, detail="by decree")
     found = ProcessTrial(measurement=faster(times), proof=proof)
-    return lambda *_, **__: Result(machine=FOUR_CORES, elsewhere=found)
+    return lambda *_, **__: JobResult(machine=FOUR_CORES, process_trial=found)
 
 
 @pytest.fixture
@@ -56,12 +58,12 @@ def script(tmp_path: Path) -> Script:
     return Script(str(path))
 
 
-def tried(monkeypatch: Any, script: Script, answer: Callable[..., Result], **of: Any) -> Plan:
-    monkeypatch.setattr(processes, "run_child", answer)
-    return BACKEND.added_to(replace(PLAN, **of), "handed_over", script, nothing)
+def tried(monkeypatch: Any, script: Script, answer: Callable[..., JobResult], **of: Any) -> Plan:
+    monkeypatch.setattr(processes, "run_worker", answer)
+    return BACKEND_TRIAL.extend_plan(replace(PLAN, **of), "handed_over", script, nothing)
 
 
-def last(found: Plan) -> Step:
+def last(found: Plan) -> PlanStep:
     assert found.steps[-1].name == "keras_backend"
     return found.steps[-1]
 
@@ -75,7 +77,7 @@ def test_what_is_faster_and_proved_takes_the_place_of_the_steps_of_tensorflow(mo
     assert found.pipeline_edits == PLAN.pipeline_edits
     given_up = [s.name for s in found.steps if "until keras_backend was faster" in s.reason]
     assert given_up == ["steps_per_execution"]
-    assert found.target == 0.0
+    assert found.ceiling_samples_per_s == 0.0
 
 
 @pytest.mark.parametrize(
@@ -91,15 +93,15 @@ def test_what_is_not_leaves_the_plan_as_it_was(monkeypatch, script, answer, word
 
 
 def test_a_script_that_does_not_run_there_says_so(monkeypatch, script):
-    def fails(*_: Any, **__: Any) -> Result:
-        raise ChildFailed(3, "AttributeError: no attribute 'numpy'")
+    def fails(*_: Any, **__: Any) -> JobResult:
+        raise WorkerFailed(3, "AttributeError: no attribute 'numpy'")
 
     assert "no attribute" in last(tried(monkeypatch, script, fails)).reason
 
 
 def test_ctrl_c_ends_it(monkeypatch, script):
-    def interrupted(*_: Any, **__: Any) -> Result:
-        return Result(machine=FOUR_CORES, interrupted=True)
+    def interrupted(*_: Any, **__: Any) -> JobResult:
+        return JobResult(machine=FOUR_CORES, is_interrupted=True)
 
     with pytest.raises(KeyboardInterrupt):
         tried(monkeypatch, script, interrupted)
@@ -109,7 +111,7 @@ def test_ctrl_c_ends_it(monkeypatch, script):
     ("changes", "words"),
     [
         ({"machine": replace(FOUR_CORES, jax="")}, "no JAX"),
-        ({"policy": Policy(loosest="rounding")}, "promises resampled"),
+        ({"policy": Policy(loosest_guarantee="rounding")}, "promises resampled"),
     ],
 )
 def test_where_it_is_not_tried(monkeypatch, script, changes, words):
@@ -119,7 +121,7 @@ def test_where_it_is_not_tried(monkeypatch, script, changes, words):
 
 
 def test_without_what_the_tuning_leaves_there_is_nothing_to_compare(script):
-    assert last(BACKEND.added_to(PLAN, None, script, nothing)).reason == NO_TIME
+    assert last(BACKEND_TRIAL.extend_plan(PLAN, None, script, nothing)).reason == NO_TIME_REASON
 
 
 @pytest.mark.parametrize(
@@ -155,7 +157,7 @@ def test_what_asks_for_tensorflow_itself_is_seen(tmp_path, text, words):
     (package / "again.py").write_text("from . import inner\nfrom .again import step\n")
     (package / "inner.py").write_text("from tensorflow import GradientTape\n")
     (tmp_path / "train.py").write_text(text)
-    found = written_for_tensorflow(tmp_path / "train.py")
+    found = tensorflow_only_reason(tmp_path / "train.py")
     assert words in found
     assert bool(words) == bool(found)
 
@@ -177,7 +179,7 @@ if sys.argv[1:]:
 """
 
 
-class Maker(PassThrough):
+class Maker(PassThroughListener):
     """Leaves a plan, and what a tuning would hand over, for the first ``fit`` of a script."""
 
     def __init__(self, folder: Path) -> None:
@@ -191,15 +193,15 @@ class Maker(PassThrough):
 
         with tempfile.TemporaryDirectory() as scratch:
             subject = FitSubject(call.model, call.arguments, call.index, call.at, scratch)
-        handed = subject.hand_over(subject.original, 4.0)
+        handed = subject.record_handover(subject.original, 4.0)
         assert handed is not None
         handed.write(self._folder / "handed_over")
         before = workload_diagnosis(workload=subject.workload, stages=())
         kept = next(step for step in STEPS if step.outcome == "kept")
-        edits = (KerasBackend(backend="jax", release=jax_version()),)
+        edits = (KerasBackend(backend="jax", backend_version=jax_version()),)
         step = replace(kept, name="keras_backend", edits=edits, guarantee="resampled")
         made = plan(before=before, after=None, steps=(step,))
-        (self._folder / "plan.json").write_bytes(dump(made))
+        (self._folder / "plan.json").write_bytes(serialize_plan(made))
         raise StopScript
 
 
@@ -213,38 +215,38 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
 
 
-def asked(folder: Path, monkeypatch: Any, **changes: Any) -> Result:
+def asked(folder: Path, monkeypatch: Any, **changes: Any) -> JobResult:
     monkeypatch.chdir(folder)
     job = Job(
         mode="backend",
-        training=0,
-        plan="plan.json",
+        training_index=0,
+        plan_path="plan.json",
         environment={"KERAS_BACKEND": "jax"},
-        hand_over=str(folder / "handed_over"),
+        handover_path=str(folder / "handed_over"),
     )
-    return run_child(replace(job, **changes), Script("train.py"), nothing, quiet=True)
+    return run_worker(replace(job, **changes), Script("train.py"), nothing, quiet=True)
 
 
 @pytest.mark.slow
 def test_the_same_training_is_proved_and_timed_there(made, monkeypatch):
-    found = asked(made, monkeypatch).elsewhere
+    found = asked(made, monkeypatch).process_trial
     assert found.proof.passed, found.proof.detail
     assert found.proof.kind == "resampled"
     assert found.measurement.samples_per_s > 0
-    assert len(found.measurement.blocks) == 4
+    assert len(found.measurement.block_samples_per_s) == 4
 
 
 @pytest.mark.slow
 def test_another_training_is_not(made):
     """Whatever backend it is asked on: it is this process's."""
-    from uncork.engine.worker.backend_job import proved  # noqa: PLC0415 - imports Keras
+    from uncork.engine.worker.backend_job import prove_backend  # noqa: PLC0415 - imports Keras
 
     names: dict[str, Any] = {}
     exec(TRAIN.partition("model.fit(")[0], names)
-    handed = HandedFit.read(made / "handed_over")
-    assert proved(names["model"], handed).passed
+    handed = FitHandover.read(made / "handed_over")
+    assert prove_backend(names["model"], handed).passed
     flatter = [tuple(0.8 * loss for loss in losses) for losses in handed.losses]
-    assert not proved(names["model"], dataclasses.replace(handed, losses=flatter)).passed
+    assert not prove_backend(names["model"], dataclasses.replace(handed, losses=flatter)).passed
 
 
 @pytest.mark.slow

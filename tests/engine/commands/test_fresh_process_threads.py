@@ -13,22 +13,29 @@ import pytest
 from optimizations.situations import FOUR_CORES
 from records import STEPS, WORKLOAD, measurement, plan, workload_diagnosis
 from running import begun, run_python
-from uncork.capture.base.listener import FitCall, PassThrough
+from uncork.capture.base.listener import FitCall, PassThroughListener
 from uncork.capture.base.stop import StopScript
 from uncork.capture.script import run_script
 from uncork.core.base.record import replace
-from uncork.core.documents.job import Job, ProcessTrial, Result
-from uncork.core.documents.plan import INTRA_OP_THREADS, Plan, Policy, Proof, Step, dump
+from uncork.core.documents.job import Job, JobResult, ProcessTrial
+from uncork.core.documents.plan import (
+    INTRA_OP_THREADS_VARIABLE,
+    Plan,
+    PlanStep,
+    Policy,
+    Proof,
+    serialize_plan,
+)
 from uncork.core.edits.edit import IntraOpThreads
 from uncork.core.edits.step import JitCompile, LargerBatch, StepsPerExecution
-from uncork.engine.commands.fresh_process import THREADS
+from uncork.engine.commands.fresh_process import THREADS_TRIAL
 from uncork.engine.process import worker_process as processes
-from uncork.engine.process.worker_process import Script, run_child
+from uncork.engine.process.worker_process import Script, run_worker
 from uncork.verify.provers import handover as handed_over
-from uncork.verify.provers.handover import HandedFit
+from uncork.verify.provers.handover import FitHandover
 
 BEFORE = workload_diagnosis(
-    workload=replace(WORKLOAD, data="numpy", pipeline=""),
+    workload=replace(WORKLOAD, data_kind="numpy", pipeline_digest=""),
     measurement=measurement(16_000.0),
     breakdown={"input": 0.0, "host": 0.2, "step": 0.8, "unknown": 0.0},
 )
@@ -41,16 +48,18 @@ def nothing(event: Any) -> None:
 
 def tried(monkeypatch: Any, times: float, *, proof: str = "exact", **of: Any) -> Plan:
     made = replace(PLAN, **of)
-    blocks = tuple(times * speed for speed in made.tuned.blocks)
-    measured = replace(made.tuned, samples_per_s=times * made.tuned.samples_per_s, blocks=blocks)
+    blocks = tuple(times * speed for speed in made.tuned.block_samples_per_s)
+    measured = replace(
+        made.tuned, samples_per_s=times * made.tuned.samples_per_s, block_samples_per_s=blocks
+    )
     judged = Proof(kind=proof, passed=True, detail="by decree")
     trial = ProcessTrial(measurement=measured, proof=judged)
-    answer = Result(machine=FOUR_CORES, elsewhere=trial)
-    monkeypatch.setattr(processes, "run_child", lambda *_, **__: answer)
-    return THREADS.added_to(made, "handed_over", Script("train.py"), nothing)
+    answer = JobResult(machine=FOUR_CORES, process_trial=trial)
+    monkeypatch.setattr(processes, "run_worker", lambda *_, **__: answer)
+    return THREADS_TRIAL.extend_plan(made, "handed_over", Script("train.py"), nothing)
 
 
-def last(found: Plan) -> Step:
+def last(found: Plan) -> PlanStep:
     assert found.steps[-1].name == "intra_op_threads"
     return found.steps[-1]
 
@@ -58,7 +67,7 @@ def last(found: Plan) -> Step:
 def test_what_is_faster_and_proved_is_added_to_what_is_in_force(monkeypatch):
     found = tried(monkeypatch, 1.5)
     assert last(found).outcome == "kept"
-    assert found.environment == {INTRA_OP_THREADS: "1"}
+    assert found.environment == {INTRA_OP_THREADS_VARIABLE: "1"}
     assert found.step_edits == PLAN.step_edits
     assert found.tuned.samples_per_s == pytest.approx(1.5 * PLAN.tuned.samples_per_s)
 
@@ -66,7 +75,7 @@ def test_what_is_faster_and_proved_is_added_to_what_is_in_force(monkeypatch):
 def test_the_guarantee_is_what_was_proved(monkeypatch):
     assert last(tried(monkeypatch, 1.5)).guarantee == "exact"
     assert last(tried(monkeypatch, 1.5, proof="rounding")).guarantee == "rounding"
-    strict = tried(monkeypatch, 1.5, proof="rounding", policy=Policy(loosest="exact"))
+    strict = tried(monkeypatch, 1.5, proof="rounding", policy=Policy(loosest_guarantee="exact"))
     assert last(strict).outcome == "rejected"
     assert last(strict).reason == "only rounding: by decree"
 
@@ -78,21 +87,26 @@ def test_a_trifle_is_not_worth_it(monkeypatch):
 @pytest.mark.parametrize(("slowed", "outcome"), [(1, "kept"), (2, "rejected")])
 def test_one_block_that_something_else_slowed_is_no_reason(monkeypatch, slowed, outcome):
     speeds = (100.0, 104.0, 102.0, 130.0)
-    tuned = replace(PLAN.tuned, samples_per_s=103.0, blocks=speeds)
+    tuned = replace(PLAN.tuned, samples_per_s=103.0, block_samples_per_s=speeds)
     made = replace(PLAN, tuned=tuned)
     theirs = (*[40.0] * slowed, *[150.0] * (4 - slowed))
-    measured = replace(tuned, samples_per_s=150.0, blocks=theirs)
+    measured = replace(tuned, samples_per_s=150.0, block_samples_per_s=theirs)
     judged = Proof(kind="exact", passed=True, detail="by decree")
-    answer = Result(machine=FOUR_CORES, elsewhere=ProcessTrial(measurement=measured, proof=judged))
-    monkeypatch.setattr(processes, "run_child", lambda *_, **__: answer)
-    found = THREADS.added_to(made, "handed_over", Script("train.py"), nothing)
+    answer = JobResult(
+        machine=FOUR_CORES, process_trial=ProcessTrial(measurement=measured, proof=judged)
+    )
+    monkeypatch.setattr(processes, "run_worker", lambda *_, **__: answer)
+    found = THREADS_TRIAL.extend_plan(made, "handed_over", Script("train.py"), nothing)
     assert last(found).outcome == outcome
     assert last(found).measured.low == pytest.approx((150.0 if slowed == 1 else 40.0) / 104.0)
 
 
 @pytest.mark.parametrize(
     ("edit", "words"),
-    [(JitCompile(), "XLA has joined"), (LargerBatch(times=2, rate=1.4), "trains otherwise")],
+    [
+        (JitCompile(), "XLA has joined"),
+        (LargerBatch(batch_multiplier=2, learning_rate_multiplier=1.4), "trains otherwise"),
+    ],
 )
 def test_plans_that_it_is_not_for(monkeypatch, edit, words):
     kept = next(step for step in STEPS if step.outcome == "kept")
@@ -120,7 +134,7 @@ print("trained on", os.environ.get("TF_NUM_INTRAOP_THREADS"))
 """
 
 
-class Maker(PassThrough):
+class Maker(PassThroughListener):
     """Leaves a plan, and what a tuning would hand over, for the first ``fit`` of a script."""
 
     def __init__(self, folder: Path) -> None:
@@ -132,7 +146,7 @@ class Maker(PassThrough):
         with tempfile.TemporaryDirectory() as scratch:
             subject = FitSubject(call.model, call.arguments, call.index, call.at, scratch)
         grouped = StepsPerExecution(steps=4)
-        handed = subject.hand_over(subject.original.with_step_edits((grouped,)), 0.0)
+        handed = subject.record_handover(subject.original.with_step_edits((grouped,)), 0.0)
         assert handed is not None
         assert not handed.orders, "losses over orders were not asked for"
         handed.write(self._folder / "handed_over")
@@ -141,7 +155,7 @@ class Maker(PassThrough):
         edits = (grouped, IntraOpThreads(threads=1))
         step = replace(kept, name="intra_op_threads", edits=edits, guarantee="exact")
         made = plan(before=before, after=None, steps=(step,))
-        (self._folder / "plan.json").write_bytes(dump(made))
+        (self._folder / "plan.json").write_bytes(serialize_plan(made))
         raise StopScript
 
 
@@ -156,12 +170,12 @@ def asked(folder: Path, monkeypatch: Any) -> ProcessTrial:
     monkeypatch.chdir(folder)
     job = Job(
         mode="process",
-        training=0,
-        plan="plan.json",
-        environment={INTRA_OP_THREADS: "1"},
-        hand_over=str(folder / "handed_over"),
+        training_index=0,
+        plan_path="plan.json",
+        environment={INTRA_OP_THREADS_VARIABLE: "1"},
+        handover_path=str(folder / "handed_over"),
     )
-    return run_child(job, Script("train.py"), nothing, quiet=True).elsewhere
+    return run_worker(job, Script("train.py"), nothing, quiet=True).process_trial
 
 
 @pytest.mark.slow
@@ -169,7 +183,7 @@ def test_the_same_training_is_proved_and_timed_there(made, monkeypatch):
     found = asked(made, monkeypatch)
     assert found.proof.passed, found.proof.detail
     assert found.proof.kind in ("exact", "rounding")
-    assert len(found.measurement.blocks) == 4
+    assert len(found.measurement.block_samples_per_s) == 4
 
 
 @pytest.mark.slow
@@ -183,14 +197,18 @@ def test_another_training_is_not(made, monkeypatch, tmp_path):
     arguments = {"x": names["data"], "epochs": 2, "verbose": 0}
     subject = FitSubject(names["model"], arguments, 0, "train.py:15", str(tmp_path))
     version = subject.original.with_step_edits((StepsPerExecution(steps=4),))
-    handed = HandedFit.read(made / "handed_over")
-    assert subject.prove_elsewhere(version, handed).passed
+    handed = FitHandover.read(made / "handed_over")
+    assert subject.prove_in_other_process(version, handed).passed
     other = [handed.order[1], handed.order[0], *handed.order[2:]]
-    assert not subject.prove_elsewhere(version, dataclasses.replace(handed, order=other)).passed
+    assert not subject.prove_in_other_process(
+        version, dataclasses.replace(handed, order=other)
+    ).passed
     monkeypatch.setattr(handed_over, "_HANDED_S", 0.0)
-    assert len(subject.hand_over(subject.original, 0.0).order) == 5, "slow steps: fewer of them"
-    refused = dataclasses.replace(handed, refused="too large")
-    assert subject.prove_elsewhere(version, refused).detail == "too large"
+    assert len(subject.record_handover(subject.original, 0.0).order) == 5, (
+        "slow steps: fewer of them"
+    )
+    refused = dataclasses.replace(handed, refusal_reason="too large")
+    assert subject.prove_in_other_process(version, refused).detail == "too large"
 
 
 @pytest.mark.slow
@@ -206,10 +224,10 @@ def test_the_script_runs_on_them(made):
 
 @pytest.mark.slow
 def test_the_user_s_own_choice_is_not_overruled(made, monkeypatch):
-    monkeypatch.setenv(INTRA_OP_THREADS, "2")
+    monkeypatch.setenv(INTRA_OP_THREADS_VARIABLE, "2")
     done = run_python("-m", "uncork", "run", "--plan", "plan.json", "train.py", cwd=made)
     assert done.returncode != 0
-    assert f"{INTRA_OP_THREADS} is set to '2'" in done.stderr
+    assert f"{INTRA_OP_THREADS_VARIABLE} is set to '2'" in done.stderr
 
 
 if __name__ == "__main__":

@@ -29,15 +29,15 @@ def subject(folder: Path) -> FitSubject:
 
 def test_the_proof_tells_harm_and_is_content_with_the_last_layer_in_float32(tmp_path: Path) -> None:
     tried = subject(tmp_path)
-    keep = tried.workload.sensitive_layers
+    keep = tried.workload.precision_sensitive_layers
     assert keep == ("last",)
-    policy = DtypePolicy(policy="mixed_bfloat16", keep=())
+    policy = DtypePolicy(policy="mixed_bfloat16", float32_layers=())
     low, careful = (
         tried.original.with_step_edits((edit,))
-        for edit in (policy, replace(policy, keep=keep, careful=True))
+        for edit in (policy, replace(policy, float32_layers=keep, is_precision_conservative=True))
     )
     harmed = tried.prove_step(low, "precision", 30.0)
-    assert (harmed.passed, harmed.harmed) == (False, True), harmed.detail
+    assert (harmed.passed, harmed.is_disproved) == (False, True), harmed.detail
     proof = tried.prove_step(careful, "precision", 30.0)
-    assert (proof.passed, proof.harmed) == (True, False), proof.detail
+    assert (proof.passed, proof.is_disproved) == (True, False), proof.detail
     tried.restore()

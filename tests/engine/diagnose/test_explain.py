@@ -36,7 +36,7 @@ def test_every_stage_with_its_line_and_the_slowest_marked():
 def test_what_the_autotuner_chose_is_told_of_the_bottleneck():
     data = tf.data.Dataset.range(64).map(busy, num_parallel_calls=tf.data.AUTOTUNE).prefetch(1)
     shown = uncork.explain(data, budget=1.0)
-    chosen = shown.record.stages[1].chosen
+    chosen = shown.record.stages[1].autotuned_parallelism
     assert chosen >= 1
     assert f"The bottleneck, map, runs {chosen} at once, auto." in str(shown)
 
@@ -45,10 +45,10 @@ def test_branches_stand_indented_above_what_joins_them():
     left = tf.data.Dataset.range(8).map(busy)
     both = tf.data.Dataset.zip(left, tf.data.Dataset.range(8)).batch(2)
     shown = uncork.explain(both, budget=1.0)
-    assert [stage.first for stage in shown.record.stages] == [0, 0, 2, 0, 0]
+    assert [stage.first_index for stage in shown.record.stages] == [0, 0, 2, 0, 0]
     rows = [row for row in str(shown).splitlines()[2:] if row and not row.startswith("The ")]
     indents = {row.split()[0]: len(row) - len(row.lstrip()) for row in rows}
-    ops = {cost.op for stage in shown.record.stages for cost in stage.ops}
+    ops = {cost.op for stage in shown.record.stages for cost in stage.op_costs}
     assert list(kind for kind in indents if kind not in ops) == ["range", "map", "zip", "batch"]
     assert indents["Sum"] > indents["range"] == indents["map"] > indents["zip"] == indents["batch"]
 

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from records import WORKLOAD, measurement, stage
 from uncork.core.base.record import replace
-from uncork.core.evidence.stage import ENDLESS
+from uncork.core.evidence.stage import INFINITE_LENGTH
 from uncork.engine.diagnose.observe import _notes
 
 
@@ -23,7 +23,7 @@ def test_functions_that_run_op_by_op_are_told() -> None:
 
 def test_a_cache_of_what_never_ends_is_told() -> None:
     above = stage(1, "cache", at="train.py:9")
-    endless, ending = replace(above, length=ENDLESS), replace(above, length=64)
+    endless, ending = replace(above, length=INFINITE_LENGTH), replace(above, length=64)
     (note,) = _notes(WORKLOAD, measurement(100.0), (endless,))
     assert note.startswith("the cache at train.py:9 keeps what never ends")
     assert list(_notes(WORKLOAD, measurement(100.0), (ending,))) == []

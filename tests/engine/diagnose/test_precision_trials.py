@@ -10,7 +10,7 @@ import uncork
 from uncork.engine.diagnose import observe
 from uncork.engine.diagnose import precision_trials as precisions
 from uncork.measure.machine import devices
-from uncork.training.optimizer.learning_rate import warms_up
+from uncork.training.optimizer.learning_rate import is_warming_up
 
 
 def trained(**fake: bool):
@@ -33,15 +33,15 @@ def trained(**fake: bool):
 
 
 def test_a_fake_device_with_float16_alone_is_measured_in_float16():
-    found = trained(native_bfloat16=False, native_float16=True)
-    assert found.in_float16 is not None
-    assert found.in_bfloat16 is None
+    found = trained(has_native_bfloat16=False, has_native_float16=True)
+    assert found.float16_speedup is not None
+    assert found.bfloat16_speedup is None
 
 
 def test_a_fake_device_with_both_is_measured_in_bfloat16():
-    found = trained(native_bfloat16=True, native_float16=True)
-    assert found.in_float16 is None
-    assert found.in_bfloat16 is not None
+    found = trained(has_native_bfloat16=True, has_native_float16=True)
+    assert found.float16_speedup is None
+    assert found.bfloat16_speedup is not None
 
 
 @pytest.mark.parametrize(
@@ -53,11 +53,11 @@ def test_tensor_cores_make_float16_fast(monkeypatch, capability, fast):
     monkeypatch.setattr(
         devices.tf.config.experimental, "get_device_details", lambda device: details
     )
-    assert devices.native_float16() is fast
+    assert devices.has_native_float16() is fast
 
 
 def test_a_cpu_is_not_fast_in_float16():
-    assert devices.native_float16() is False
+    assert devices.has_native_float16() is False
 
 
 def test_a_rate_that_is_still_warmed_up_tells_nothing() -> None:
@@ -65,7 +65,7 @@ def test_a_rate_that_is_still_warmed_up_tells_nothing() -> None:
     slow = keras.optimizers.schedules.CosineDecay(
         0.0, 20_000, warmup_target=1e-3, warmup_steps=10_000
     )
-    assert warms_up(keras.optimizers.Adam(slow), 400)
+    assert is_warming_up(keras.optimizers.Adam(slow), 400)
     quick = keras.optimizers.schedules.CosineDecay(0.0, 20_000, warmup_target=1e-3, warmup_steps=90)
-    assert not warms_up(keras.optimizers.LossScaleOptimizer(keras.optimizers.Adam(quick)), 400)
-    assert not warms_up(keras.optimizers.SGD(0.1), 400)
+    assert not is_warming_up(keras.optimizers.LossScaleOptimizer(keras.optimizers.Adam(quick)), 400)
+    assert not is_warming_up(keras.optimizers.SGD(0.1), 400)

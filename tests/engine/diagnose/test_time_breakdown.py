@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from uncork.core.base.measurement import spread
-from uncork.engine.diagnose.time_breakdown import breakdown, take_apart
+from uncork.engine.diagnose.time_breakdown import breakdown, measure_breakdown
 from uncork.measure.benchmark.interleave import Block
 
 CERTAIN = spread([0.2, 0.2, 0.2])
@@ -86,39 +86,39 @@ class FakeSubject:
 
 
 def apart(**times):
-    return take_apart(FakeSubject(**times), None, block_s=1.0, rounds=4)
+    return measure_breakdown(FakeSubject(**times), None, block_s=1.0, rounds=4)
 
 
 def test_each_part_is_what_goes_away_without_it():
     found = apart(whole=0.1, alone=0.05, many=0.04)
     expected = {"input": 0.5, "host": 0.1, "step": 0.4, "unknown": 0.0}
-    assert found.breakdown == pytest.approx(expected)
-    assert found.consumer == pytest.approx(2.0)
+    assert found.shares == pytest.approx(expected)
+    assert found.consumer_speedup == pytest.approx(2.0)
 
 
 def test_drift_is_taken_for_no_part_of_the_step():
     still, drifting = (apart(whole=0.1, alone=0.1, many=0.1, drift=d) for d in (0.0, 0.05))
-    assert still.breakdown["step"] == 1.0
-    assert drifting.breakdown["input"] == drifting.breakdown["host"] == 0.0
+    assert still.shares["step"] == 1.0
+    assert drifting.shares["input"] == drifting.shares["host"] == 0.0
 
 
 def test_noise_is_unexplained_not_blamed_on_the_input():
     found = apart(whole=0.1, alone=0.1, noise=(0.6, 1.6, 1.8, 0.7))
-    assert found.breakdown["input"] == 0.0
-    assert found.breakdown["unknown"] > 0.0
+    assert found.shares["input"] == 0.0
+    assert found.shares["unknown"] > 0.0
 
 
 def test_a_round_that_stalls_does_not_hide_what_eleven_show():
     found = apart(whole=0.1, alone=0.1, many=0.02, stalls=(40.0, *[1.0] * 11))
     assert found.intervals["host"].n == 12
-    assert found.breakdown["host"] == pytest.approx(0.8)
+    assert found.shares["host"] == pytest.approx(0.8)
 
 
 def test_grouped_steps_save_no_more_than_watched_steps_spend_in_python():
     lucky = apart(whole=0.1, alone=0.1, many=0.08, most=0.004)
-    assert lucky.breakdown["host"] == pytest.approx(0.04)
+    assert lucky.shares["host"] == pytest.approx(0.04)
     small = apart(whole=0.002, alone=0.002, many=0.0005, most=0.004)
-    assert small.breakdown["host"] == pytest.approx(0.75)
+    assert small.shares["host"] == pytest.approx(0.75)
 
 
 @pytest.mark.parametrize(
@@ -128,15 +128,19 @@ def test_grouped_steps_save_no_more_than_watched_steps_spend_in_python():
 def test_a_modest_part_is_asked_of_the_training(trained, host):
     """What an input beside it uses anyway is not lost to Python; more than resident is not, too."""
     times = {"whole": 0.1, "alone": 0.1, "many": 0.085, "trained": trained}
-    found = take_apart(FakeSubject(**times), None, block_s=1.0, rounds=4, ask_training=True)
-    assert found.breakdown["host"] == pytest.approx(host)
-    assert apart(**times).breakdown["host"] == pytest.approx(0.15)
+    found = measure_breakdown(
+        FakeSubject(**times), None, block_s=1.0, rounds=4, check_training=True
+    )
+    assert found.shares["host"] == pytest.approx(host)
+    assert apart(**times).shares["host"] == pytest.approx(0.15)
 
 
 def test_a_large_part_needs_no_such_question():
     times = {"whole": 0.1, "alone": 0.1, "many": 0.05, "trained": 0.1}
-    found = take_apart(FakeSubject(**times), None, block_s=1.0, rounds=4, ask_training=True)
-    assert found.breakdown["host"] == pytest.approx(0.5)
+    found = measure_breakdown(
+        FakeSubject(**times), None, block_s=1.0, rounds=4, check_training=True
+    )
+    assert found.shares["host"] == pytest.approx(0.5)
 
 
 def test_what_looks_large_is_looked_at_again():
@@ -144,7 +148,7 @@ def test_what_looks_large_is_looked_at_again():
     noise = (1.3, 0.9, 1.6, 1.05, 1.3, 1.3, 1.25, 1.35, 1.3, 1.2, 1.4, 1.3)
     found = apart(whole=0.1, alone=0.1, noise=noise)
     assert found.intervals["input"].n == 12
-    assert found.breakdown["input"] == pytest.approx(0.23, abs=0.01)
+    assert found.shares["input"] == pytest.approx(0.23, abs=0.01)
 
 
 def test_what_is_clear_is_looked_at_once():
@@ -154,7 +158,7 @@ def test_what_is_clear_is_looked_at_once():
 
 def test_where_steps_cannot_be_grouped_python_is_asked_itself():
     found = apart(whole=0.1, alone=0.1, python_s=0.06)
-    assert found.breakdown["host"] == pytest.approx(0.6)
+    assert found.shares["host"] == pytest.approx(0.6)
 
 
 def test_between_calls_of_fit_nobody_waits_for_input():
@@ -162,14 +166,14 @@ def test_between_calls_of_fit_nobody_waits_for_input():
         between_calls = True
 
     subject = Repeated(whole=0.1, alone=0.02)
-    found = take_apart(subject, None, block_s=1.0, rounds=4)
+    found = measure_breakdown(subject, None, block_s=1.0, rounds=4)
     expected = {"input": 0.0, "host": 0.8, "step": 0.2, "unknown": 0.0}
-    assert found.breakdown == pytest.approx(expected)
+    assert found.shares == pytest.approx(expected)
     assert found.intervals["host"].median == pytest.approx(0.8)
 
 
 def test_where_nothing_tells_the_step_has_it_all():
-    assert apart(whole=0.1, alone=0.1).breakdown["step"] == 1.0
+    assert apart(whole=0.1, alone=0.1).shares["step"] == 1.0
 
 
 @pytest.mark.parametrize(

@@ -21,9 +21,9 @@ from uncork.core.base.journal import Journal
 from uncork.core.documents.plan import Policy
 from uncork.engine.fit import larger_batches
 from uncork.engine.fit.fit_subject import FitSubject
-from uncork.engine.tune.memory_model import ran_out, said_of
+from uncork.engine.tune.memory_model import is_out_of_memory, out_of_memory_message
 from uncork.engine.tune.memory_strategies import train_in_parts
-from uncork.training.state.snapshot import weights
+from uncork.training.state.snapshot import read_weights
 
 ROOM = 850_000_000
 ROWS, TOKENS, WIDTH, BATCH = 128, 2000, 1024, 64  # half a gigabyte for what one layer gives
@@ -42,7 +42,7 @@ def subject(folder: str, batch: int = BATCH) -> FitSubject:
 
 def state(tried: FitSubject) -> list[bytes]:
     policy = tried.model.dtype_policy.name, keras.config.dtype_policy().name
-    return [*(each.tobytes() for each in weights(tried.model)), repr(policy).encode()]
+    return [*(each.tobytes() for each in read_weights(tried.model)), repr(policy).encode()]
 
 
 def limited() -> None:
@@ -58,8 +58,8 @@ def in_parts(folder: str) -> dict[str, object]:
     before = state(tried)
     with pytest.raises((tf.errors.OpError, MemoryError)) as error:
         tried.runner(tried.original).prime()
-    assert ran_out(error.value), error.value
-    said = said_of(error.value)
+    assert is_out_of_memory(error.value), error.value
+    said = out_of_memory_message(error.value)
     tried.restore()
     untouched = state(tried) == before
     found, step = train_in_parts(tried, 2, said, Policy(), Journal(Path(folder, "journal")))
@@ -83,7 +83,7 @@ def larger(folder: str) -> dict[str, object]:
     before = state(tried)
     trained = tried.runner(tried.original).block(0.1).steps
     tried.restore()
-    sizes = tried.batch_sizes(tried.original, 10.0)
+    sizes = tried.measure_batch_sizes(tried.original, 10.0)
     return {"trained": trained, "sizes": len(sizes), "untouched": state(tried) == before}
 
 

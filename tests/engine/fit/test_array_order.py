@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from uncork.compat.random_state import random_state, set_random_state
 from uncork.engine.fit.fit_subject import FitSubject
-from uncork.training.input.array_order import ONE_ORDER
+from uncork.training.input.array_order import SAME_ORDER_MESSAGE
 
 ROWS = np.arange(40, dtype="float32").reshape(40, 1)
 
@@ -29,5 +29,5 @@ def test_it_is_noted_where_a_global_seed_is_set(tmp_path, seed):
     before = random_state()
     subject = FitSubject(model, {"x": ROWS, "y": ROWS, "epochs": 2}, 0, "train.py:9", str(tmp_path))
     subject.restore()
-    assert (ONE_ORDER in subject.notes) is (seed is not None)
+    assert (SAME_ORDER_MESSAGE in subject.notes) is (seed is not None)
     assert random_state()[2] == before[2]

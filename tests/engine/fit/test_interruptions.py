@@ -60,7 +60,6 @@ from uncork.core.edits.step import (
     LargerBatch,
     LayersInInput,
     MapOnDevice,
-    MapsAtOnce,
     MicroBatches,
     PadArguments,
     PadLengths,
@@ -72,16 +71,17 @@ from uncork.core.edits.step import (
     StepsPerExecution,
     TensorArguments,
     TfFunction,
+    VectorizedMapFn,
 )
 from uncork.engine.fit.fit_subject import FitSubject
 from uncork.engine.fit.repeated_fit import RepeatedFitSubject
 from uncork.pipeline.equivalence.digests import element_digests
-from uncork.pipeline.ir.python_functions import generator_of, python_digest
+from uncork.pipeline.ir.python_functions import python_digest, user_generator_of
 from uncork.pipeline.ir.tree import Pipeline
-from uncork.pipeline.transforms.trailing_maps import last_maps
+from uncork.pipeline.transforms.trailing_maps import find_trailing_maps
 from uncork.pycode.purity.reachability import function_digest, loader_digest
-from uncork.training.state.snapshot import give_state, state_of, weights
-from uncork.training.variant import VersionRunner
+from uncork.training.state.snapshot import read_training_state, read_weights, set_training_state
+from uncork.training.variant import VariantRunner
 from uncork.verify.provers.pipeline import PipelineProver
 
 ROWS = np.random.default_rng(4).normal(size=(64, 6)).astype("float32")
@@ -178,8 +178,8 @@ def widening() -> Dataset:
 
 STEP_LEVERS: tuple[StepEdit, ...] = (
     StepsPerExecution(steps=3),
-    LayersInInput(layers=("scale",)),
-    MapOnDevice(expects=""),
+    LayersInInput(layer_names=("scale",)),
+    MapOnDevice(expected_digest=""),
     FlatUpdates(),
     FusedUpdates(),
     MicroBatches(parts=2),
@@ -188,34 +188,34 @@ STEP_LEVERS: tuple[StepEdit, ...] = (
     JitCompileOff(),
     DtypePolicy(policy="mixed_bfloat16"),
     DtypePolicy(policy="mixed_float16"),
-    LargerBatch(times=2, rate=1.5),
+    LargerBatch(batch_multiplier=2, learning_rate_multiplier=1.5),
     DtypePolicy(policy="float32"),
-    TfFunction(code=""),
+    TfFunction(code_digest=""),
 )
 PIPELINE_LEVERS: tuple[tuple[Callable[[], Dataset], PipelineEdit], ...] = (
-    (pipeline, Cache(stage=1, expects="")),
-    (pipeline, ParallelMap(stage=1, expects="")),
-    (pipeline, Prefetch(expects="")),
-    (pipeline, ShuffleFirst(stage=2, expects="")),
-    (pipeline, VectorizeMap(stage=1, expects="")),
-    (pipeline, InlineMap(stage=1, expects="")),
-    (pipeline, AutotuneOff(expects="")),
-    (of_arrays, GatherLast(expects="")),
-    (skipping, FilterFirst(stage=2, expects="")),
-    (drawing, SplitMap(stage=1, expects="")),
-    (drawing, DrawFirst(stage=1, expects="")),
-    (interleaved, ParallelInterleave(stage=1, expects="")),
-    (in_turn, ReadAhead(stage=1, expects="", readers=2, elements=8)),
-    (ahead, LessAhead(stage=2, expects="")),
-    (answering, PyFunctionCache(stage=1, expects="", bytes=ROOM, code="")),
-    (yielding, GeneratorCache(stage=0, expects="", bytes=ROOM, code="")),
-    (yielding, GeneratorChunks(stage=0, expects="", elements=8)),
-    (ignoring, DropUnused(stage=2, expects="")),
-    (cropping, DecodeAndCrop(stage=1, expects="")),
-    (pipeline, DiskCache(stage=1, expects="")),
+    (pipeline, Cache(stage=1, expected_digest="")),
+    (pipeline, ParallelMap(stage=1, expected_digest="")),
+    (pipeline, Prefetch(expected_digest="")),
+    (pipeline, ShuffleFirst(stage=2, expected_digest="")),
+    (pipeline, VectorizeMap(stage=1, expected_digest="")),
+    (pipeline, InlineMap(stage=1, expected_digest="")),
+    (pipeline, AutotuneOff(expected_digest="")),
+    (of_arrays, GatherLast(expected_digest="")),
+    (skipping, FilterFirst(stage=2, expected_digest="")),
+    (drawing, SplitMap(stage=1, expected_digest="")),
+    (drawing, DrawFirst(stage=1, expected_digest="")),
+    (interleaved, ParallelInterleave(stage=1, expected_digest="")),
+    (in_turn, ReadAhead(stage=1, expected_digest="", readers=2, elements_per_reader=8)),
+    (ahead, LessAhead(stage=2, expected_digest="")),
+    (answering, PyFunctionCache(stage=1, expected_digest="", size_bytes=ROOM, code_digest="")),
+    (yielding, GeneratorCache(stage=0, expected_digest="", size_bytes=ROOM, code_digest="")),
+    (yielding, GeneratorChunks(stage=0, expected_digest="", max_elements=8)),
+    (ignoring, DropUnused(stage=2, expected_digest="")),
+    (cropping, DecodeAndCrop(stage=1, expected_digest="")),
+    (pipeline, DiskCache(stage=1, expected_digest="")),
 )
 # Its elements are other ones: it is proved by what a training learns.
-REBATCHED = ((pipeline, Rebatch(times=2, batch_size=8, expects="")),)
+REBATCHED = ((pipeline, Rebatch(batch_multiplier=2, batch_size=8, expected_digest="")),)
 # Looked at elsewhere: of steps of a loop, and of rows that differ in length.
 ELSEWHERE = (TensorArguments, ArrayArguments, ReduceRetracing, PadArguments, PadLengths)
 
@@ -227,10 +227,15 @@ def test_no_lever_is_left_out() -> None:
 
 
 TABLE_LEVERS: tuple[StepEdit, ...] = (RowUpdates(),)
-MAPPED_LEVERS: tuple[StepEdit, ...] = (MapsAtOnce(),)
+MAPPED_LEVERS: tuple[StepEdit, ...] = (VectorizedMapFn(),)
 CALL_LEVERS: tuple[StepEdit, ...] = (ReuseIterator(),)
-LOADER_LEVERS = (LoaderWorkers(workers=2, expects=""), LoaderCache(bytes=ROOM, expects=""))
-VALIDATION_LEVERS = (ValidationInput(edits=(Cache(stage=1, expects=""),), expects=""),)
+LOADER_LEVERS = (
+    LoaderWorkers(workers=2, expected_digest=""),
+    LoaderCache(size_bytes=ROOM, expected_digest=""),
+)
+VALIDATION_LEVERS = (
+    ValidationInput(edits=(Cache(stage=1, expected_digest=""),), expected_digest=""),
+)
 
 
 class Pages(keras.utils.PyDataset):
@@ -242,7 +247,7 @@ class Pages(keras.utils.PyDataset):
         return rows, rows[:, :2]
 
 
-SAVING_LEVERS = (AsyncCheckpoint(bytes=ROOM),)
+SAVING_LEVERS = (AsyncCheckpoint(size_bytes=ROOM),)
 
 
 def validating() -> Dataset:
@@ -274,7 +279,7 @@ def trained(
         model, state = with_table(twin) if table else with_map(twin)
     else:
         model, state = built(twin, eagerly, xla, policy)
-    give_state(model, state)
+    set_training_state(model, state)
     keras.utils.set_random_seed(3)
     return model
 
@@ -293,7 +298,7 @@ def built(twin: bool, eagerly: bool, xla: bool, policy: str) -> tuple[keras.Mode
     model = keras.Sequential([keras.Input((6,)), *parts])
     model.compile("adam", "mse", metrics=["mae"], run_eagerly=eagerly, jit_compile=xla)
     model.fit(validating(), verbose=0)  # slots hold something by then
-    return model, state_of(model)
+    return model, read_training_state(model)
 
 
 @functools.cache
@@ -305,7 +310,7 @@ def with_table(twin: bool) -> tuple[keras.Model, list[Any]]:
     model = keras.Sequential([keras.Input((3,)), *parts])
     model.compile("adagrad", "mse")
     model.fit(words(), verbose=0)
-    return model, state_of(model)
+    return model, read_training_state(model)
 
 
 class OneByOne(keras.layers.Layer):
@@ -322,7 +327,7 @@ def with_map(twin: bool) -> tuple[keras.Model, list[Any]]:
     model = keras.Sequential([keras.Input((6,)), *parts])
     model.compile("adam", "mse")
     model.fit(validating(), verbose=0)
-    return model, state_of(model)
+    return model, read_training_state(model)
 
 
 def settings(model: Any) -> tuple[Any, ...]:
@@ -406,7 +411,7 @@ def untouched(data: Callable[[], Any], *, validated: bool, **how: Any) -> tuple[
     """Of a twin nobody has touched: weights after its training, its losses, what it draws next."""
     twin = trained(twin=True, **how)
     history = twin.fit(**arguments_of_fit(data, validated=validated), verbose=0).history
-    return weights(twin), history, drawn_next()
+    return read_weights(twin), history, drawn_next()
 
 
 def check_untouched(
@@ -432,7 +437,7 @@ def check_untouched(
     before = settings(model), drawn_next()
     functions = model.train_function, model.test_function
     subject = FitSubject(model, given, 0, "train.py:9", str(folder))
-    subject.ends_here = True
+    subject.ends_process = True
     try:
         attempt(subject, given["x"])
     finally:
@@ -441,11 +446,11 @@ def check_untouched(
     assert (model.train_function, model.test_function) == functions
     assert model.fit(**given, verbose=0).history == history
     assert drawn_next() == next_draws
-    for ours, other in zip(weights(model), theirs, strict=True):
+    for ours, other in zip(read_weights(model), theirs, strict=True):
         np.testing.assert_array_equal(ours, other)
 
 
-def run(runner: VersionRunner) -> None:
+def run(runner: VariantRunner) -> None:
     runner.prime()
     runner.block(5.0)
 
@@ -466,9 +471,9 @@ def test_in_the_middle_of_a_step_lever(
     edit: StepEdit, at: str, error: BaseException, tmp_path: Path
 ) -> None:
     def attempt(subject: FitSubject, data: Any) -> None:
-        found = replace(edit, code=subject.workload.step_code) if eagerly else edit
+        found = replace(edit, code=subject.workload.step_code_digest) if eagerly else edit
         if moved:
-            found = replace(edit, expects=last_maps(subject.original.pipeline)[0].digest)
+            found = replace(edit, expects=find_trailing_maps(subject.original.pipeline)[0].digest)
         version = subject.original.with_step_edits((found,))
         with each_by_itself(subject.model) if in_parts else nullcontext():
             runner = subject.runner(version)  # what the model's step reaches is looked up here
@@ -495,7 +500,7 @@ def test_in_the_middle_of_a_lever_for_tables(
     look_up = keras.layers.Embedding.call
 
     def attempt(subject: FitSubject, data: Any) -> None:
-        assert subject.workload.row_tables == 1
+        assert subject.workload.row_update_table_count == 1
         version = subject.original.with_step_edits((edit,))
         with interrupted(subject.model, error, which=1 if at == "measured" else 2):
             if at == "measured":
@@ -537,7 +542,7 @@ def test_in_the_middle_of_a_lever_for_calls_of_fit(
     whole = {"validation_split": 0.0, "shuffle": True, **given, "epochs": 1}
     before = settings(model), drawn_next()
     subject = RepeatedFitSubject(FitCall(0, "train.py:9", model, whole, model.fit), str(tmp_path))
-    subject.ends_here = True
+    subject.ends_process = True
     version = subject.original.with_step_edits((edit,))
     try:
         with interrupted(model, error, which=1 if at == "measured" else 2):
@@ -551,7 +556,7 @@ def test_in_the_middle_of_a_lever_for_calls_of_fit(
     assert (settings(model), drawn_next()) == before
     assert model.fit(**given, verbose=0).history == history
     assert drawn_next() == next_draws
-    for ours, other in zip(weights(model), theirs, strict=True):
+    for ours, other in zip(read_weights(model), theirs, strict=True):
         np.testing.assert_array_equal(ours, other)
 
 
@@ -569,7 +574,7 @@ def test_in_the_middle_of_a_pipeline_lever(
         original = subject.original.pipeline
         found = with_code(edit, original)
         if isinstance(found, DiskCache):
-            found = replace(found, folder=str(tmp_path), bytes=ROOM)
+            found = replace(found, folder=str(tmp_path), size_bytes=ROOM)
         version = subject.original.with_pipeline_edits((found,))
         if at == "measured":
             with interrupted(subject.model, error):
@@ -585,9 +590,11 @@ def test_in_the_middle_of_a_pipeline_lever(
 def with_code(edit: PipelineEdit, pipeline: Pipeline) -> PipelineEdit:
     """The edit, which knows the Python that it is for."""
     if isinstance(edit, PyFunctionCache):
-        return replace(edit, code=python_digest(pipeline.stages[edit.stage].functions[0]))
+        return replace(edit, code_digest=python_digest(pipeline.stages[edit.stage].functions[0]))
     if isinstance(edit, GeneratorCache):
-        return replace(edit, code=function_digest(generator_of(pipeline.stages[edit.stage])))
+        return replace(
+            edit, code_digest=function_digest(user_generator_of(pipeline.stages[edit.stage]))
+        )
     return edit
 
 
@@ -596,7 +603,9 @@ def test_in_the_middle_of_a_loader_lever(
     edit: LoaderWorkers | LoaderCache, at: str, error: BaseException, tmp_path: Path
 ) -> None:
     def attempt(subject: FitSubject, data: Any) -> None:
-        version = subject.original.with_loader_edits((replace(edit, expects=loader_digest(data)),))
+        version = subject.original.with_loader_edits(
+            (replace(edit, expected_digest=loader_digest(data)),)
+        )
         with interrupted(subject.model, error):
             run(subject.runner(version))
 
@@ -649,13 +658,13 @@ def test_in_the_middle_of_a_lever_of_checkpoints(
     def attempt(subject: FitSubject, data: Any) -> None:
         callbacks = [keras.callbacks.ModelCheckpoint(tmp_path / "c.keras")]
         subject._arguments = {**subject._arguments, "callbacks": callbacks}
-        assert subject.saving(step_s=0.01)
+        assert subject.measure_checkpoint_cost(step_s=0.01)
         version = subject.original.with_edits((edit,))
         with interrupted(subject.model, error):
             if at == "measured":
-                run(subject.saving_runner(version))
+                run(subject.checkpoint_runner(version))
             else:
-                subject.prove_saving(version, "exact", 20.0)
+                subject.prove_checkpoints(version, "exact", 20.0)
 
     check_untouched(pipeline, tmp_path, attempt)
     assert not list(tmp_path.glob(".uncork-*"))

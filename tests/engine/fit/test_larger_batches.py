@@ -14,7 +14,7 @@ from uncork.core.edits.pipeline import Rebatch
 from uncork.core.edits.step import LargerBatch
 from uncork.engine.fit import larger_batches
 from uncork.engine.fit.fit_subject import FitSubject
-from uncork.training.state.snapshot import weights
+from uncork.training.state.snapshot import read_weights
 
 DRAW = np.random.default_rng(0)
 ROWS = DRAW.normal(size=(4096, 16)).astype("float32")
@@ -45,50 +45,54 @@ def brief(monkeypatch):
 @pytest.mark.parametrize(("faster", "times"), [((1.9, 3.5, 3.9), [2, 4]), ((1.1,), [])])
 def test_sizes_are_timed_and_trained_and_all_is_given_back(tmp_path, monkeypatch, faster, times):
     """All are run, and as fast as is said; what does not pay is the last to be tried."""
-    said, against = iter(faster), larger_batches.against
+    said, against = iter(faster), larger_batches.compare_in_memory
 
     def by_decree(base, sized, block_s):
         return replace(against(base, sized, block_s), ratio=next(said))
 
-    monkeypatch.setattr(larger_batches, "against", by_decree)
+    monkeypatch.setattr(larger_batches, "compare_in_memory", by_decree)
     found = subject(tmp_path)
-    before = weights(found.model)
-    sizes = found.batch_sizes(found.original, 4.0)
+    before = read_weights(found.model)
+    sizes = found.measure_batch_sizes(found.original, 4.0)
     assert next(said, None) is None
-    assert [size.times for size in sizes] == times
-    assert [size.faster.ratio for size in sizes] == list(faster)[: len(times)]
-    assert all(size.noise > 0 for size in sizes)
-    assert all(size.rate == size.times**0.5 for size in sizes)
-    assert all(size.loss < 1.3 for size in sizes)  # of four kinds, log 4 by chance
-    assert all(np.array_equal(a, b) for a, b in zip(before, weights(found.model), strict=True))
+    assert [size.batch_multiplier for size in sizes] == times
+    assert [size.speedup.ratio for size in sizes] == list(faster)[: len(times)]
+    assert all(size.loss_noise > 0 for size in sizes)
+    assert all(size.learning_rate_multiplier == size.batch_multiplier**0.5 for size in sizes)
+    assert all(size.baseline_loss < 1.3 for size in sizes)  # of four kinds, log 4 by chance
+    assert all(np.array_equal(a, b) for a, b in zip(before, read_weights(found.model), strict=True))
     assert found.model.train_function is None
 
 
 def test_the_step_trains_on_larger_batches(tmp_path):
     found = subject(tmp_path)
-    four = found.original.with_step_edits((LargerBatch(times=4, rate=2.0),))
+    four = found.original.with_step_edits(
+        (LargerBatch(batch_multiplier=4, learning_rate_multiplier=2.0),)
+    )
     runner = found.runner(four)
     runner.prime()
     block = runner.block(0.1)
     assert block.samples == 16 * block.steps
-    batch = next(iter(found.supply(four)))
+    batch = next(iter(found.batches_dataset(four)))
     assert batch[0].shape[0] == 16
 
 
 def test_a_pipeline_gives_them(tmp_path):
     data = tf.data.Dataset.from_tensor_slices((ROWS, KINDS)).shuffle(64, seed=1).batch(4)
     found = subject(tmp_path, x=data, y=None, batch_size=None)
-    edits = (Rebatch(times=4, batch_size=16, expects=""),)
+    edits = (Rebatch(batch_multiplier=4, batch_size=16, expected_digest=""),)
     version = found.original.with_pipeline_edits(edits)
-    four = version.with_step_edits((LargerBatch(times=4, rate=2.0),))
-    assert next(iter(found.supply(four)))[0].shape[0] == 16
+    four = version.with_step_edits((LargerBatch(batch_multiplier=4, learning_rate_multiplier=2.0),))
+    assert next(iter(found.batches_dataset(four)))[0].shape[0] == 16
     assert four.pipeline.cardinality == 256
     assert found.runner(four).prime() > 0
 
 
 def test_a_rate_that_spoils_the_training_is_refused(tmp_path):
     found = subject(tmp_path)
-    harmful = found.original.with_step_edits((LargerBatch(times=2, rate=300.0),))
+    harmful = found.original.with_step_edits(
+        (LargerBatch(batch_multiplier=2, learning_rate_multiplier=300.0),)
+    )
     proof = found.prove_training(harmful, 6.0)
     assert not proof.passed
     assert proof.kind == "training"
@@ -97,13 +101,17 @@ def test_a_rate_that_spoils_the_training_is_refused(tmp_path):
 
 def test_one_that_learns_a_tenth_as_fast_is_refused(tmp_path):
     found = subject(tmp_path)
-    slow = found.original.with_step_edits((LargerBatch(times=8, rate=0.1),))
+    slow = found.original.with_step_edits(
+        (LargerBatch(batch_multiplier=8, learning_rate_multiplier=0.1),)
+    )
     assert not found.prove_training(slow, 6.0).passed
 
 
 def test_the_very_same_training_is_believed(tmp_path):
     found = subject(tmp_path)
-    same = found.original.with_step_edits((LargerBatch(times=1, rate=1.0),))
+    same = found.original.with_step_edits(
+        (LargerBatch(batch_multiplier=1, learning_rate_multiplier=1.0),)
+    )
     proof = found.prove_training(same, 6.0)
     assert proof.passed, proof.detail
 
@@ -111,7 +119,7 @@ def test_the_very_same_training_is_believed(tmp_path):
 def test_what_counts_steps_is_not_tried(tmp_path):
     model = classifier(keras.optimizers.Adam(gradient_accumulation_steps=2))
     found = subject(tmp_path, model)
-    assert found.batch_sizes(found.original, 4.0) == ()
+    assert found.measure_batch_sizes(found.original, 4.0) == ()
     assert not found.prove_training(found.original, 1.0).passed
 
 
@@ -120,7 +128,7 @@ def test_a_model_for_one_size_of_batch_is_left_alone(tmp_path):
     fixed.add(keras.layers.Lambda(lambda x: tf.reshape(x, (4, 4))))
     fixed.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     found = subject(tmp_path, fixed)
-    assert found.batch_sizes(found.original, 4.0) == ()
+    assert found.measure_batch_sizes(found.original, 4.0) == ()
 
 
 @pytest.mark.parametrize(
@@ -136,7 +144,7 @@ def test_batches_that_no_data_fills_are_not_counted_as_faster(tmp_path, steps, t
 def test_where_samples_come_again_in_any_order_none_can_be_laid_aside(tmp_path):
     data = tf.data.Dataset.from_tensor_slices((ROWS, KINDS)).repeat().shuffle(64).batch(4)
     found = subject(tmp_path, x=data, y=None, batch_size=None, steps_per_epoch=100)
-    assert found.batch_sizes(found.original, 4.0) == ()
+    assert found.measure_batch_sizes(found.original, 4.0) == ()
 
 
 @pytest.mark.parametrize(("diverging", "times"), [(4, [2]), (2, []), (1, [])])
@@ -144,7 +152,7 @@ def test_from_a_size_on_that_diverges_there_are_none(tmp_path, monkeypatch, dive
     """The sound ones are kept."""
     monkeypatch.setattr(larger_batches, "_PAYS", 0.0)
     monkeypatch.setattr(larger_batches, "_TIMES", (2, 4))
-    curve = larger_batches.LargerBatches._curve
+    curve = larger_batches.LargerBatchTrials._curve
 
     def made(self, version, seed, steps):
         found = curve(self, version, seed, steps)
@@ -152,6 +160,8 @@ def test_from_a_size_on_that_diverges_there_are_none(tmp_path, monkeypatch, dive
             return found
         return [*found[:-1], (found[-1][0], float("nan"))]
 
-    monkeypatch.setattr(larger_batches.LargerBatches, "_curve", made)
+    monkeypatch.setattr(larger_batches.LargerBatchTrials, "_curve", made)
     found = subject(tmp_path)
-    assert [size.times for size in found.batch_sizes(found.original, 4.0)] == times
+    assert [
+        size.batch_multiplier for size in found.measure_batch_sizes(found.original, 4.0)
+    ] == times

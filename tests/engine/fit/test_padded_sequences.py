@@ -43,8 +43,8 @@ def test_a_step_for_any_length_is_tried_on_shorter_rows(tmp_path):
     model = reader(None)
     before = [v.numpy().copy() for v in model.variables]
     tried = subject(model, tmp_path)
-    padding, shorter = tried.shortened()
-    assert (padding.longest, padding.mean) == (LONGEST, MEAN)
+    padding, shorter = tried.unpadded_runner()
+    assert (padding.padded_length, padding.mean_length) == (LONGEST, MEAN)
     shorter.prime()
     assert shorter.block(0.05).steps > 0
     tried.restore()
@@ -53,7 +53,7 @@ def test_a_step_for_any_length_is_tried_on_shorter_rows(tmp_path):
 
 
 def test_a_model_made_for_one_length_keeps_it(tmp_path):
-    assert subject(reader(LONGEST), tmp_path).shortened() is None
+    assert subject(reader(LONGEST), tmp_path).unpadded_runner() is None
 
 
 @pytest.mark.parametrize("declared", [None, LONGEST])
@@ -65,8 +65,8 @@ def test_the_step_of_a_loop_says_itself_whether_it_takes_shorter_rows(declared):
     words, _ = filled()
     call = StepCall(0, "train.py:9", (words,), {}, train_step)
     tried = StepLoopSubject(call, epochs=None)
-    padding, shorter = tried.shortened()
-    assert padding.mean == MEAN
-    tried.use(shorter._call)
+    padding, shorter = tried.unpadded_runner()
+    assert padding.mean_length == MEAN
+    tried.use_batch(shorter._call)
     tried._again("over and over, another batch")
-    assert (tried.refused() is None) == (declared is None)
+    assert (tried.rejection() is None) == (declared is None)

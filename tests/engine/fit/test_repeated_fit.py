@@ -21,14 +21,14 @@ from uncork.core.base.record import replace
 from uncork.core.documents.job import Job
 from uncork.core.documents.plan import Plan
 from uncork.core.edits.step import FusedUpdates, ReuseIterator
-from uncork.engine.apply.plan_listener import Running
-from uncork.engine.fit.repeated_fit import Calls, RepeatedFitSubject
-from uncork.engine.worker.job_listener import Trial
+from uncork.engine.apply.plan_listener import PlanListener
+from uncork.engine.fit.repeated_fit import FitCallCounter, RepeatedFitSubject
+from uncork.engine.worker.job_listener import JobListener
 from uncork.training.input.feed import spec_text
 from uncork.training.input.iterator_reuse import ReusedIterators
-from uncork.training.run.signature import signature
+from uncork.training.run.signature import model_signature
 from uncork.training.run.step_settings import StepSettings
-from uncork.training.state.snapshot import weights
+from uncork.training.state.snapshot import read_weights
 from uncork.verify.provers import keras_calls as call_proofs
 
 KERAS_RANDOM = ("global_seed_generator", "global_random_seed")
@@ -77,7 +77,7 @@ def test_calls_that_train_and_answer_alike_are_proved(tmp_path: Path) -> None:
     tf.random.set_seed(None)
     keras.random.normal(())  # from here on there is a generator that Keras draws from
     kept = [global_state.get_global_attribute(name) for name in KERAS_RANDOM]
-    before, draws = [w.tobytes() for w in weights(made)], np.random.get_state()[1].tolist()
+    before, draws = [w.tobytes() for w in read_weights(made)], np.random.get_state()[1].tolist()
     found = proof_of(made, tmp_path)
     assert found.passed, found.detail
     assert "the same" in found.detail
@@ -85,7 +85,7 @@ def test_calls_that_train_and_answer_alike_are_proved(tmp_path: Path) -> None:
     now = [global_state.get_global_attribute(name) for name in KERAS_RANDOM]
     assert all(a is b for a, b in zip(now, kept, strict=True))
     assert np.random.get_state()[1].tolist() == draws
-    assert [w.tobytes() for w in weights(made)][: len(before)] == before
+    assert [w.tobytes() for w in read_weights(made)][: len(before)] == before
 
 
 @pytest.mark.usefixtures("global_seed")
@@ -108,13 +108,13 @@ def test_a_model_with_a_step_of_its_own_and_no_loss_is_proved(tmp_path: Path) ->
 def test_batches_that_are_cut_otherwise_are_not_proved(
     place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    as_keras = ReusedIterators.batches
+    as_keras = ReusedIterators.cut_batches
 
     def otherwise(self: ReusedIterators, adapter: Any) -> Any:
         found = as_keras(self, adapter)
         return found[::-1] if place == "order" else [found[0]] * len(found)
 
-    monkeypatch.setattr(ReusedIterators, "batches", otherwise)
+    monkeypatch.setattr(ReusedIterators, "cut_batches", otherwise)
     found = proof_of(model(), tmp_path, batch_size=16)
     assert not found.passed
     assert "differ" in found.detail
@@ -132,20 +132,20 @@ def test_a_proof_that_is_interrupted_leaves_everything_as_it_was(
 ) -> None:
     made = model()
     subject = RepeatedFitSubject(call_of(made), str(tmp_path))
-    before, optimizer = [w.tobytes() for w in weights(made)], made.optimizer
-    served = ReusedIterators.batches
+    before, optimizer = [w.tobytes() for w in read_weights(made)], made.optimizer
+    served = ReusedIterators.cut_batches
 
     def fail(self: ReusedIterators, adapter: Any) -> Any:
-        if self.calls > 2:
+        if self.epoch_count > 2:
             raise error
         return served(self, adapter)
 
-    monkeypatch.setattr(ReusedIterators, "batches", fail)
+    monkeypatch.setattr(ReusedIterators, "cut_batches", fail)
     version = subject.original.with_step_edits((ReuseIterator(),))
     with pytest.raises(error):
         subject.prove_step(version, "exact", 5.0)
     subject.restore()
-    assert [w.tobytes() for w in weights(made)] == before
+    assert [w.tobytes() for w in read_weights(made)] == before
     assert made.optimizer is optimizer
     assert keras_trainer.TFEpochIterator is KERAS_S
     assert keras.config.dtype_policy().name == "float32"
@@ -165,12 +165,12 @@ def planned(made: Any) -> Plan:
         WORKLOAD,
         index=0,
         kind="fit",
-        data="numpy",
-        pipeline="",
+        data_kind="numpy",
+        pipeline_digest="",
         element_spec=spec_text((ROWS, ANSWERS)),
-        model=signature(made),
-        batch_hooks=(),
-        called_in_loop=True,
+        model=model_signature(made),
+        batch_callbacks=(),
+        is_fit_in_loop=True,
     )
     before = workload_diagnosis(workload=workload)
     return plan(before=before, steps=(replace(KEPT, edits=(ReuseIterator(),)),))
@@ -182,7 +182,7 @@ def test_under_a_plan_all_calls_of_a_script_read_through_it(
 ) -> None:
     monkeypatch.setattr(keras_trainer, "TFEpochIterator", KERAS_S)  # put back at the end
     made = model()
-    running = Running(planned(made), strict=True, to_the_end=to_the_end)
+    running = PlanListener(planned(made), strict=True, whole_process=to_the_end)
     for _ in range(3):
         running.fit(call_of(made, verbose=0))
     assert (keras_trainer.TFEpochIterator is not KERAS_S) == to_the_end
@@ -191,28 +191,28 @@ def test_under_a_plan_all_calls_of_a_script_read_through_it(
     other = model()
     for _ in range(3):
         other.fit(ROWS, ANSWERS, verbose=0)
-    assert [w.tobytes() for w in weights(made)] == [w.tobytes() for w in weights(other)]
+    assert [w.tobytes() for w in read_weights(made)] == [w.tobytes() for w in read_weights(other)]
     assert (answered == other.predict(ROWS, verbose=0)).all()
 
 
 def test_calls_on_one_model_are_a_loop_and_folds_are_none() -> None:
-    calls, made, folds = Calls(), model(), [model() for _ in range(3)]
-    assert [calls.are_a_loop(0, made) for _ in range(4)] == [False, False, False, True]
-    assert not calls.are_of_many_models(0)
-    assert not any(calls.are_a_loop(1, fold) for fold in folds)
-    assert calls.are_of_many_models(1)
+    calls, made, folds = FitCallCounter(), model(), [model() for _ in range(3)]
+    assert [calls.count_call(0, made) for _ in range(4)] == [False, False, False, True]
+    assert not calls.has_many_models(0)
+    assert not any(calls.count_call(1, fold) for fold in folds)
+    assert calls.has_many_models(1)
 
 
 @pytest.mark.parametrize(("rounds", "reached"), [(3, [0]), (5, [3, 4])])
 def test_a_loop_of_too_few_rounds_is_not_waited_for(
     rounds: int, reached: list[int], tmp_path: Path
 ) -> None:
-    class Looking(Trial):
+    class Looking(JobListener):
         def work(self, subject: Any, machine: Any) -> Any:
             raise NotImplementedError
 
     trial, call = Looking(Job(mode="tune"), Journal(), str(tmp_path)), call_of(model())
-    brief = replace(WORKLOAD, kind="fit", data="numpy", steps_per_epoch=8, epochs=1)
+    brief = replace(WORKLOAD, kind="fit", data_kind="numpy", steps_per_epoch=8, epochs=1)
     found = []
     for each in range(rounds):
         if trial._subject(call, brief) is not None:
@@ -221,4 +221,4 @@ def test_a_loop_of_too_few_rounds_is_not_waited_for(
 
 
 def test_settings_without_the_edit_keep_no_iterator() -> None:
-    assert StepSettings(model()).iterators is None
+    assert StepSettings(model()).reused_iterators is None

@@ -23,7 +23,7 @@ def found(tmp_path, x, validation_data):
     arguments = {"x": x, "epochs": 2, "validation_data": validation_data}
     subject = FitSubject(model, arguments, 0, "train.py:9", str(tmp_path))
     try:
-        return subject.parted_anew()
+        return subject.find_reshuffled_split()
     finally:
         subject.restore()
 
@@ -33,7 +33,7 @@ def test_a_split_is_judged_by_the_script_s_own_datasets(tmp_path, anew):
     rows = examples(anew=anew)
     leak = found(tmp_path, rows.skip(10).batch(5), rows.take(10).batch(5))
     assert (leak is not None) == anew
-    assert leak is None or leak.parts == ("skip", "take")
+    assert leak is None or leak.split_methods == ("skip", "take")
 
 
 def test_other_data_and_none_are_no_split(tmp_path):

@@ -12,9 +12,9 @@ import tensorflow as tf
 
 from uncork.capture.base.stop import StopScript
 from uncork.engine.fit.fit_subject import FitSubject
-from uncork.engine.loop.loop_driver import Switchboard, run_beside
-from uncork.engine.loop.loop_runner import ResidentRunner
-from uncork.training.variant import Version
+from uncork.engine.loop.loop_driver import LoopDriver, run_engine_thread
+from uncork.engine.loop.loop_runner import ResidentLoopRunner
+from uncork.training.variant import Variant
 
 LENGTHS = [3, 9, 4]
 
@@ -45,27 +45,27 @@ def test_a_fit_is_tried_on_batches_of_every_length(tmp_path: Path) -> None:
     model = keras.Sequential([keras.Input((None,)), Noting(told), keras.layers.Dense(1)])
     model.compile("sgd", "mse")
     tried = FitSubject(model, {"x": batches(), "epochs": 2}, 0, "train.py:9", str(tmp_path))
-    runner = tried.resident(Version(None))
+    runner = tried.resident_runner(Variant(None))
     told.clear()
     runner.prime()
     assert told[: len(LENGTHS)] == LENGTHS
     told.clear()
     runner.block(0.05)
     assert set(told) == set(LENGTHS)
-    assert tried.shortened() is None
+    assert tried.unpadded_runner() is None
 
 
 def test_a_loop_is_given_batches_of_every_length() -> None:
     given: list[int] = []
-    board = Switchboard(2.0, lambda _: None)
-    runner = ResidentRunner(board, LENGTHS, lambda: None)
+    board = LoopDriver(2.0, lambda _: None)
+    runner = ResidentLoopRunner(board, LENGTHS, lambda: None)
 
     def measure() -> None:
         runner.prime()
         given.append(0)
         runner.block(0.01)
 
-    run_beside(measure, board, StopScript())
+    run_engine_thread(measure, board, StopScript())
     with suppress(StopScript):
         for length in board:
             given.append(length)

@@ -23,18 +23,18 @@ from uncork.core.documents.plan import Plan, Policy
 from uncork.core.edits.edit import Edit, ValidationInput
 from uncork.core.edits.pipeline import Cache
 from uncork.core.edits.step import JitCompile, TfFunction
-from uncork.engine.apply.plan_listener import Running
+from uncork.engine.apply.plan_listener import PlanListener
 from uncork.engine.diagnose.observe import observe
 from uncork.engine.fit.fit_subject import FitSubject
 from uncork.engine.fit.validation import _ValidationRunner
-from uncork.engine.tune.tuner import Walk
+from uncork.engine.tune.tuner import Tuner
 from uncork.measure.benchmark.interleave import Block
-from uncork.optimizations.validation_input import FeedValidation
+from uncork.optimizations.validation_input import ValidationInputOptimization
 from uncork.pipeline.equivalence.digests import element_digests
-from uncork.pipeline.ir.tree import read
+from uncork.pipeline.ir.tree import read_pipeline
 from uncork.training.input.feed import spec_text
-from uncork.training.state.snapshot import weights
-from uncork.training.variant import Version
+from uncork.training.state.snapshot import read_weights
+from uncork.training.variant import Variant
 
 ROWS = np.random.default_rng(4).normal(size=(64, 6)).astype("float32")
 KEPT = next(step for step in STEPS if step.outcome == "kept")
@@ -71,22 +71,22 @@ def training() -> tf.data.Dataset:
 def subject(tmp_path: Path) -> Iterator[FitSubject]:
     given = {"x": training(), "validation_data": validation(), "epochs": 6}
     made = FitSubject(trained(), given, 0, "train.py:9", str(tmp_path))
-    made.ends_here = True
+    made.ends_process = True
     yield made
     made.restore()
 
 
 def test_what_feeds_it_is_looked_at_where_it_takes_long(subject: FitSubject) -> None:
-    short = subject.validation(epoch_s=1e6, block_s=0.4)
+    short = subject.measure_validation(epoch_s=1e6, block_s=0.4)
     assert short is not None
     assert short.feed is None
-    found = subject.validation(epoch_s=0.01, block_s=0.4)
+    found = subject.measure_validation(epoch_s=0.01, block_s=0.4)
     assert found is not None
     assert found.feed is not None
-    assert (found.samples, found.feed.batches, found.every) == (48, 6, 1)
-    assert found.feed.pipeline == read(validation()).digest
+    assert (found.sample_count, found.feed.batch_count, found.every_epochs) == (48, 6, 1)
+    assert found.feed.pipeline_digest == read_pipeline(validation()).digest
     assert [stage.kind for stage in found.feed.stages] == ["from_tensor_slices", "map", "batch"]
-    assert found.feed.resident > 1.5
+    assert found.feed.resident_speedup > 1.5
 
 
 @pytest.mark.parametrize(
@@ -106,10 +106,10 @@ def test_what_one_takes(tmp_path: Path, arguments: dict[str, Any], samples: int 
     """Of what a plan cannot feed otherwise, too."""
     given = {"x": training(), "epochs": 2, **arguments}
     made = FitSubject(trained(), given, 0, "train.py:9", str(tmp_path))
-    made.ends_here = True
-    found = made.validation(epoch_s=0.001, block_s=0.2)
-    assert (found and found.samples) == samples
-    assert found is None or 0 < found.seconds < 30
+    made.ends_process = True
+    found = made.measure_validation(epoch_s=0.001, block_s=0.2)
+    assert (found and found.sample_count) == samples
+    assert found is None or 0 < found.validation_s < 30
     assert found is None or found.feed is None or "steps" not in str(arguments)
 
 
@@ -118,18 +118,18 @@ def test_what_takes_too_long_is_reckoned(tmp_path: Path, monkeypatch: pytest.Mon
     slow = validation(rows=16).map(lambda x, y: (_waiting(x), y)).repeat(5)
     given = {"x": training(), "validation_data": slow, "epochs": 2}
     made = FitSubject(trained(), given, 0, "train.py:9", str(tmp_path))
-    made.ends_here = True
-    assert made.validation(epoch_s=None, block_s=0.02) is not None
+    made.ends_process = True
+    assert made.measure_validation(epoch_s=None, block_s=0.02) is not None
     ran = _ValidationRunner.block
 
     def by_decree(runner: _ValidationRunner, seconds: float) -> Block:
         return replace_fields(ran(runner, seconds), steps=4, samples=32.0, wall_s=0.2)
 
     monkeypatch.setattr(_ValidationRunner, "block", by_decree)
-    found = made.validation(epoch_s=None, block_s=0.02)
+    found = made.measure_validation(epoch_s=None, block_s=0.02)
     assert found is not None
-    assert found.samples == 80
-    assert found.seconds == pytest.approx(0.5)
+    assert found.sample_count == 80
+    assert found.validation_s == pytest.approx(0.5)
 
 
 def _waiting(x: tf.Tensor) -> tf.Tensor:
@@ -141,8 +141,8 @@ def _waiting(x: tf.Tensor) -> tf.Tensor:
 
 
 def test_in_a_process_that_goes_on_nothing_is_tried(subject: FitSubject) -> None:
-    subject.ends_here = False
-    assert subject.validation(epoch_s=0.01, block_s=0.4) is None
+    subject.ends_process = False
+    assert subject.measure_validation(epoch_s=0.01, block_s=0.4) is None
     assert subject.validation_s(subject.original) is None
 
 
@@ -167,8 +167,13 @@ def test_the_best_way_to_feed_it_is_kept(
     # Beside training steps of a millisecond: on a busy machine they may take a hundred.
     quick = replace(before.measurement.step_s, median=0.001, low=0.001, high=0.001)
     before = replace(before, measurement=replace(before.measurement, step_s=quick))
-    walk = Walk(
-        subject, before, FOUR_CORES, Policy(budget_s=1e6), Journal(), road=(FeedValidation(),)
+    walk = Tuner(
+        subject,
+        before,
+        FOUR_CORES,
+        Policy(budget_s=1e6),
+        Journal(),
+        optimizations=(ValidationInputOptimization(),),
     )
     walk.run()
     (step,) = walk.steps
@@ -179,10 +184,10 @@ def test_the_best_way_to_feed_it_is_kept(
     (edit,) = step.edits
     assert isinstance(edit, ValidationInput)
     assert isinstance(edit.edits[0], Cache)
-    assert walk.now.validation is not None
+    assert walk.diagnosis.validation is not None
     assert walk.before.validation is not None
-    assert walk.now.validation.seconds < walk.before.validation.seconds
-    assert walk.now.measurement == walk.before.measurement, "it trains as before"
+    assert walk.diagnosis.validation.validation_s < walk.before.validation.validation_s
+    assert walk.diagnosis.measurement == walk.before.measurement, "it trains as before"
     subject.restore()
     assert (model.train_function, model.test_function) == functions
     assert all((v.numpy() == w).all() for v, w in zip(model.variables, weights, strict=True))
@@ -195,9 +200,9 @@ def test_a_cache_that_takes_too_long_to_fill_is_given_up(
     monkeypatch.setattr("uncork.engine.fit.validation._FILL_S", 0.01)
     given = {"x": training(), "validation_data": validation().cache(), "epochs": 2}
     made = FitSubject(trained(), given, 0, "train.py:9", str(tmp_path))
-    made.ends_here = True
+    made.ends_process = True
     with pytest.raises(NothingToMeasure, match="not full"):
-        made.validation(epoch_s=0.001, block_s=0.1)
+        made.measure_validation(epoch_s=0.001, block_s=0.1)
 
 
 def test_an_eager_model_validates_op_by_op(tmp_path: Path) -> None:
@@ -213,8 +218,10 @@ def test_an_eager_model_validates_op_by_op(tmp_path: Path) -> None:
     model.test_step = seen
     given = {"x": training(), "validation_data": validation(rows=16), "epochs": 2}
     subject = FitSubject(model, given, 0, "train.py:9", str(tmp_path))
-    subject.ends_here = True
-    version = subject.original.with_step_edits((TfFunction(code=subject.workload.step_code),))
+    subject.ends_process = True
+    version = subject.original.with_step_edits(
+        (TfFunction(code_digest=subject.workload.step_code_digest),)
+    )
     assert subject.validation_s(version)
     assert ran
     assert all(ran)
@@ -222,11 +229,11 @@ def test_an_eager_model_validates_op_by_op(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("rows", [40, 48])
 def test_what_reads_otherwise_is_not_proved(subject: FitSubject, rows: int) -> None:
-    edits = (Cache(stage=1, expects=""),)
+    edits = (Cache(stage=1, expected_digest=""),)
     candidate = subject.original.with_validation_edits(edits)
     assert subject.prove_validation(candidate, "exact", 200.0).passed
     other = validation(rows=rows) if rows < 48 else validation().skip(0)
-    subject._validates()._versions[edits] = Version(read(other))
+    subject._validates()._versions[edits] = Variant(read_pipeline(other))
     assert not subject.prove_validation(candidate, "exact", 200.0).passed
 
 
@@ -234,7 +241,9 @@ def test_what_reads_otherwise_is_not_proved(subject: FitSubject, rows: int) -> N
 
 
 def edit_of(dataset: tf.data.Dataset) -> ValidationInput:
-    return ValidationInput(edits=(Cache(stage=1, expects=""),), expects=read(dataset).digest)
+    return ValidationInput(
+        edits=(Cache(stage=1, expected_digest=""),), expected_digest=read_pipeline(dataset).digest
+    )
 
 
 def made_for(model: keras.Model, *edits: Edit) -> Plan:
@@ -242,7 +251,7 @@ def made_for(model: keras.Model, *edits: Edit) -> Plan:
         WORKLOAD,
         index=0,
         kind="fit",
-        data="tf.data",
+        data_kind="tf.data",
         element_spec=spec_text(training().element_spec),
         validation_steps=None,
         model=None,
@@ -256,7 +265,7 @@ def fitted(made: Plan, arguments: dict[str, Any], model: keras.Model, *, strict:
         return given, model.fit(**given).history
 
     call = FitCall(0, "train.py:9", model, arguments, original)
-    return Running(made, strict=strict).fit(call)
+    return PlanListener(made, strict=strict).fit(call)
 
 
 def test_under_a_plan_it_reads_the_same() -> None:
@@ -265,7 +274,7 @@ def test_under_a_plan_it_reads_the_same() -> None:
     model = trained()
     given, history = fitted(made_for(model, edit_of(data)), ours, model, strict=True)
     edited = given["validation_data"]
-    assert [node.kind for node in read(edited).stages].count("cache") == 1
+    assert [node.kind for node in read_pipeline(edited).stages].count("cache") == 1
     assert given["x"] is ours["x"]
     assert element_digests(edited, epochs=2) == element_digests(validation(), epochs=2)
     assert history == trained().fit(**ours).history
@@ -305,11 +314,13 @@ def test_what_keras_takes_is_taken(given: Any) -> None:
 def test_a_plan_for_a_validation_that_was_not_reached_is_not_met() -> None:
     model = trained()
     made = made_for(model, edit_of(validation()))
-    assert not Running(made, strict=True).met
+    assert not PlanListener(made, strict=True).is_settled
 
 
 def test_a_cache_that_finds_no_room_is_refused() -> None:
-    edit = replace(edit_of(validation()), edits=(Cache(stage=1, expects="", bytes=10**15),))
+    edit = replace(
+        edit_of(validation()), edits=(Cache(stage=1, expected_digest="", size_bytes=10**15),)
+    )
     model = trained()
     arguments = {"x": training(), "validation_data": validation(), "epochs": 1, "verbose": 0}
     with pytest.raises(PlanRefused, match="GB of memory"):
@@ -332,10 +343,10 @@ def test_a_step_that_the_validation_cannot_take_is_not_proved(tmp_path: Path) ->
     model.compile("sgd", "mse")
     given = {"x": training(), "validation_data": validation(), "epochs": 6}
     found = FitSubject(model, given, 0, "train.py:9", str(tmp_path))
-    found.ends_here = True
-    before = weights(model)
+    found.ends_process = True
+    before = read_weights(model)
     proof = found.prove_step(found.original.with_step_edits((JitCompile(),)), "rounding", 5.0)
     assert not proof.passed
     assert proof.detail.startswith("its validation fails: ")
-    assert all((a == b).all() for a, b in zip(weights(model), before, strict=True))
+    assert all((a == b).all() for a, b in zip(read_weights(model), before, strict=True))
     found.restore()

@@ -21,14 +21,14 @@ from uncork.core.base.record import replace
 from uncork.core.documents.plan import Plan, Proof
 from uncork.core.edits.pipeline import Prefetch
 from uncork.core.edits.step import MapOnDevice, StepEdit
-from uncork.engine.apply.plan_listener import Running
-from uncork.engine.loop.dataset_loop_subject import LoopSubject
-from uncork.engine.loop.device_batches import Compared, made_there
-from uncork.engine.loop.loop_driver import run_beside
-from uncork.pipeline.ir.tree import read
-from uncork.pipeline.transforms.device_iterator import MadeThere
-from uncork.pipeline.transforms.trailing_maps import last_maps
-from uncork.training.variant import Version
+from uncork.engine.apply.plan_listener import PlanListener
+from uncork.engine.loop.dataset_loop_subject import DatasetLoopSubject
+from uncork.engine.loop.device_batches import DeviceBatchComparison, device_batches_of
+from uncork.engine.loop.loop_driver import run_engine_thread
+from uncork.pipeline.ir.tree import read_pipeline
+from uncork.pipeline.transforms.device_iterator import DeviceMappedPipeline
+from uncork.pipeline.transforms.trailing_maps import find_trailing_maps
+from uncork.training.variant import Variant
 
 PIXELS = np.random.default_rng(2).integers(0, 256, (32, 6), "uint8")
 LABELS = np.arange(32, dtype="float32").reshape(-1, 1) % 2
@@ -47,7 +47,9 @@ def data(work: Any = scaled) -> tf.data.Dataset:
 
 
 def edit_for(dataset: Any, device: str = HERE) -> MapOnDevice:
-    return MapOnDevice(expects=last_maps(read(dataset))[0].digest, placement=device)
+    return MapOnDevice(
+        expected_digest=find_trailing_maps(read_pipeline(dataset))[0].digest, placement=device
+    )
 
 
 class Training:
@@ -84,16 +86,20 @@ def trained(dataset: Any, epochs: int = 3) -> tuple[list[Any], list[Any]]:
     return training.weights, seen
 
 
-def under(made: Plan, dataset: Any, *, strict: bool = True, **how: Any) -> tuple[Running, Any]:
-    running = Running(made, strict=strict)
-    with hooks.listening(running):
+def under(made: Plan, dataset: Any, *, strict: bool = True, **how: Any) -> tuple[PlanListener, Any]:
+    running = PlanListener(made, strict=strict)
+    with hooks.report_training_calls(running):
         found = trained(dataset, **how)
     return running, found
 
 
 def planned(dataset: Any, *edits: Any) -> Plan:
     workload = replace(
-        WORKLOAD, kind="custom_loop", index=0, pipeline=read(dataset).digest, model=None
+        WORKLOAD,
+        kind="custom_loop",
+        index=0,
+        pipeline_digest=read_pipeline(dataset).digest,
+        model=None,
     )
     before = workload_diagnosis(workload=workload, stages=())
     return plan(before=before, after=None, steps=(replace(KEPT, edits=edits, guarantee="exact"),))
@@ -102,22 +108,25 @@ def planned(dataset: Any, *edits: Any) -> Plan:
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What was sent."""
-    sent, made = list[Any](), MadeThere.made
+    sent, made = list[Any](), DeviceMappedPipeline.map_element
 
-    def counting(there: MadeThere, given: Any) -> Any:
+    def counting(there: DeviceMappedPipeline, given: Any) -> Any:
         sent.append(given[0].dtype)
         return made(there, given)
 
-    monkeypatch.setattr(MadeThere, "made", counting)
+    monkeypatch.setattr(DeviceMappedPipeline, "map_element", counting)
     return sent
 
 
-@pytest.mark.parametrize("others", [(), (Prefetch(expects=""),)])
+@pytest.mark.parametrize("others", [(), (Prefetch(expected_digest=""),)])
 def test_the_loop_is_given_what_it_always_was(others: Any, asked: list[Any]) -> None:
     wanted = trained(data())
-    edits = (*Version(read(data())).with_pipeline_edits(others).edits, edit_for(data()))
+    edits = (
+        *Variant(read_pipeline(data())).with_pipeline_edits(others).pipeline_edits,
+        edit_for(data()),
+    )
     running, found = under(planned(data(), *edits), data())
-    assert running.met
+    assert running.is_settled
     assert asked == [tf.uint8] * 12
     assert found[1] == wanted[1]
     assert all(np.array_equal(a, b) for a, b in zip(found[0], wanted[0], strict=True))
@@ -145,7 +154,9 @@ def test_a_function_that_is_given_the_dataset_reads_it_as_written(asked: list[An
         return next(iterator)
 
     dataset = data()
-    with hooks.listening(Running(planned(dataset, edit_for(dataset)), strict=True)):
+    with hooks.report_training_calls(
+        PlanListener(planned(dataset, edit_for(dataset)), strict=True)
+    ):
         assert float(total(dataset)) > 0
         iterator = iter(dataset)
         first, second = next(iterator), taken(iterator)
@@ -159,13 +170,15 @@ class Ended(BaseException):
 
 
 def examined(
-    work: Callable[[LoopSubject], Any], folder: Path, loop: Any = lambda step, x, y: step(x, y)
+    work: Callable[[DatasetLoopSubject], Any],
+    folder: Path,
+    loop: Any = lambda step, x, y: step(x, y),
 ) -> Any:
     """What the engine finds in a loop of the user's own."""
     dataset, training, found = data(), Training(), list[Any]()
-    evidence = LoopEvidence(eager_step=False, steps_seen=0, tape_calls_per_step=1)
+    evidence = LoopEvidence(has_eager_step=False, steps_seen=0, tape_calls_per_step=1)
     call = LoopCall(0, "train.py:9", dataset, lambda: iter(dataset), evidence)
-    subject, ended = LoopSubject(call, epochs=None, scratch=str(folder)), threading.Event()
+    subject, ended = DatasetLoopSubject(call, epochs=None, scratch=str(folder)), threading.Event()
 
     def working() -> None:
         try:
@@ -176,7 +189,7 @@ def examined(
             subject.restore()
             ended.set()
 
-    board = run_beside(working, subject.board, Ended())
+    board = run_engine_thread(working, subject.driver, Ended())
     with suppress(Ended):
         for x, y in board:
             loop(training.step, x, y)
@@ -193,18 +206,18 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     return
 
 
-def moved(subject: LoopSubject, *others: StepEdit) -> Version:
+def moved(subject: DatasetLoopSubject, *others: StepEdit) -> Variant:
     return subject.original.with_step_edits((edit_for(subject.original.pipeline.dataset), *others))
 
 
 @pytest.mark.usefixtures("at_once")
 def test_it_is_proved_by_the_batches_and_by_what_the_step_makes_of_them(tmp_path: Path) -> None:
-    def work(subject: LoopSubject) -> Proof:
+    def work(subject: DatasetLoopSubject) -> Proof:
         version = moved(subject)
         subject.runner(version).block(0.05)
-        subject.resident(version).prime()
-        assert subject.grouped(version, 0.001) is None
-        assert subject.transfer(version) is None  # all of it is in this host's memory
+        subject.resident_runner(version).prime()
+        assert subject.grouped_runner(version, 0.001) is None
+        assert subject.measure_transfer(version) is None  # all of it is in this host's memory
         return subject.prove_step(version, "exact", 10.0)
 
     proof = examined(work, tmp_path)
@@ -214,7 +227,7 @@ def test_it_is_proved_by_the_batches_and_by_what_the_step_makes_of_them(tmp_path
 
 @pytest.mark.usefixtures("at_once")
 def test_what_the_loop_makes_of_a_batch_is_not_proved(tmp_path: Path) -> None:
-    def prove(subject: LoopSubject) -> Proof:
+    def prove(subject: DatasetLoopSubject) -> Proof:
         return subject.prove_step(moved(subject), "exact", 10.0)
 
     with pytest.raises(EditRefused, match="does not stand in its batches"):
@@ -223,13 +236,15 @@ def test_what_the_loop_makes_of_a_batch_is_not_proved(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("at_once")
 def test_what_is_made_otherwise_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = MadeThere.made
-    monkeypatch.setattr(MadeThere, "made", lambda there, given: otherwise(*made(there, given)))
+    made = DeviceMappedPipeline.map_element
+    monkeypatch.setattr(
+        DeviceMappedPipeline, "map_element", lambda there, given: otherwise(*made(there, given))
+    )
 
     def otherwise(x: Any, y: Any) -> Any:
         return np.nextafter(x, 2.0) + tf.zeros([]), y
 
-    def prove(subject: LoopSubject) -> list[Proof]:
+    def prove(subject: DatasetLoopSubject) -> list[Proof]:
         return [subject.prove_step(moved(subject), kind, 10.0) for kind in ("exact", "rounding")]
 
     exact, rounding = examined(prove, tmp_path)
@@ -239,13 +254,13 @@ def test_what_is_made_otherwise_is_seen(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_a_whole_number_is_no_part_of_a_batch() -> None:
-    version = Version(read(data()), (edit_for(data()),))
-    compared = Compared(made_there(version))
+    version = Variant(read_pipeline(data()), (edit_for(data()),))
+    compared = DeviceBatchComparison(device_batches_of(version))
     x, y = next(compared.epoch())
-    (there, _, number), _ = compared.sent(((x, y, tf.constant(3)), {}))
+    (there, _, number), _ = compared.device_arguments(((x, y, tf.constant(3)), {}))
     assert there is not x
     assert int(number) == 3
-    assert (compared.count, compared.differ) == (1, False)
+    assert (compared.compared_count, compared.has_difference) == (1, False)
     for call in (((x, tf.constant(0.1)), {}), ((x.numpy(),), {}), ((3,), {})):
         with pytest.raises(EditRefused, match="the loop gives its step"):
-            compared.sent(call)
+            compared.device_arguments(call)

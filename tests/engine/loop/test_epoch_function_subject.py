@@ -12,10 +12,14 @@ from running import Run, Write
 from uncork.capture.base.listener import StepCall
 from uncork.core.base.record import from_json, replace
 from uncork.core.documents.diagnosis import Diagnosis
-from uncork.core.documents.plan import dump
+from uncork.core.documents.plan import serialize_plan
 from uncork.core.edits.pipeline import Cache
-from uncork.engine.loop.epoch_function_subject import EpochRunner, EpochSubject, dataset_of
-from uncork.measure.machine.probe import probe
+from uncork.engine.loop.epoch_function_subject import (
+    EpochFunctionRunner,
+    EpochFunctionSubject,
+    single_dataset_of,
+)
+from uncork.measure.machine.probe import probe_host
 
 SCRIPT = """
     import sys
@@ -53,19 +57,19 @@ def test_its_input_is_measured_and_edited(write: Write, uncork: Run, tmp_path: P
     done = uncork("diagnose", "--budget", "2", "--json", "d.json", path, "100000")
     assert done.returncode == 0, done.stderr
     found = from_json((tmp_path / "d.json").read_bytes(), Diagnosis).workloads[0]
-    assert found.workload.data == "tf.data"
+    assert found.workload.data_kind == "tf.data"
     assert (found.workload.batch_size, found.workload.steps_per_epoch) == (8, 30)
     named = [(finding.cause, finding.at) for finding in found.findings]
-    assert found.unclear or named[0] == ("cache_missing", "train.py:13")
+    assert found.is_inconclusive or named[0] == ("cache_missing", "train.py:13")
     kept = next(step for step in STEPS if step.outcome == "kept")
-    edit = Cache(stage=1, expects=found.workload.pipeline)
+    edit = Cache(stage=1, expected_digest=found.workload.pipeline_digest)
     made = plan(
         before=workload_diagnosis(workload=found.workload, stages=()),
         after=None,
-        machine=probe(),
+        machine=probe_host(),
         steps=(replace(kept, name="cache", edits=(edit,), guarantee="exact"),),
     )
-    (tmp_path / "plan.json").write_bytes(dump(made))
+    (tmp_path / "plan.json").write_bytes(serialize_plan(made))
     tuned = uncork("run", "--strict", "--plan", "plan.json", path, "2")
     plain = uncork("run", path, "2")
     assert (tuned.returncode, plain.returncode) == (0, 0), tuned.stderr + plain.stderr
@@ -95,7 +99,7 @@ def subject(tmp_path: Path, dataset, seen: list[int]):
         seen.append(int(train_epoch(*args, **kwargs)))
 
     call = StepCall(0, "train.py:9", (dataset,), {"scale": 1}, original)
-    return EpochSubject(call, epochs=None, scratch=str(tmp_path)), train_epoch
+    return EpochFunctionSubject(call, epochs=None, scratch=str(tmp_path)), train_epoch
 
 
 def test_steps_are_counted_where_the_batches_are_handed_out(tmp_path: Path):
@@ -107,7 +111,7 @@ def test_steps_are_counted_where_the_batches_are_handed_out(tmp_path: Path):
     block = runner.block(2.0)
     assert block.samples == 4 * block.steps == sum(seen)
     assert block.steps % 80 == 0  # whole epochs
-    resident = made.resident(made.original)
+    resident = made.resident_runner(made.original)
     seen.clear()
     block = resident.block(0.05)  # it primes itself
     assert block.steps >= 16
@@ -119,7 +123,7 @@ def test_steps_are_counted_where_the_batches_are_handed_out(tmp_path: Path):
 def test_long_epochs_are_not_waited_for(tmp_path: Path):
     made, _ = subject(tmp_path, tf.data.Dataset.range(4).batch(2).repeat(), [])
     runner = made.runner(made.original)
-    assert isinstance(runner, EpochRunner)
+    assert isinstance(runner, EpochFunctionRunner)
     runner.prime()
     assert 16 <= runner.block(0.02).steps < 1_000_000
     assert made.workload.steps_per_epoch is None
@@ -137,14 +141,14 @@ def test_elements_keep_their_structure(tmp_path: Path, rows):
         assert list(dataset)
 
     call = StepCall(0, "train.py:9", (data,), {}, train)
-    made = EpochSubject(call, epochs=1, scratch=str(tmp_path))
+    made = EpochFunctionSubject(call, epochs=1, scratch=str(tmp_path))
     made.runner(made.original).prime()
-    made.resident(made.original).prime()
+    made.resident_runner(made.original).prime()
     assert set(specs) == {str(data.element_spec)}
 
 
 def test_one_dataset_is_the_data():
     data = tf.data.Dataset.range(3)
     call = StepCall(0, "train.py:9", (data, 3), {}, print)
-    assert dataset_of(call) is data
-    assert dataset_of(StepCall(0, "train.py:9", (data,), {"valid": data}, print)) is None
+    assert single_dataset_of(call) is data
+    assert single_dataset_of(StepCall(0, "train.py:9", (data,), {"valid": data}, print)) is None

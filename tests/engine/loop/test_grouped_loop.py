@@ -7,13 +7,13 @@ from typing import Any
 
 import tensorflow as tf
 
-from uncork.engine.loop.grouped_loop import grouped_loop, seconds_of_a_call
+from uncork.engine.loop.grouped_loop import create_grouped_runner, measure_call_s
 
 
 def test_each_group_runs_the_step_so_many_times() -> None:
     count = tf.Variable(0)
     step = tf.function(lambda by: count.assign_add(by + 0), autograph=False)
-    runner = grouped_loop(functools.partial(step, tf.constant(2)), samples=8.0)
+    runner = create_grouped_runner(functools.partial(step, tf.constant(2)), samples=8.0)
     assert runner is not None
     primed = int(count)
     assert primed > 2
@@ -27,7 +27,7 @@ def test_a_step_that_cannot_be_part_of_another_function_is_left_alone() -> None:
     def reads_a_value() -> float:
         return float(tf.constant(1.0) + tf.random.uniform(()))
 
-    assert grouped_loop(reads_a_value, samples=1.0) is None
+    assert create_grouped_runner(reads_a_value, samples=1.0) is None
 
 
 def test_a_call_is_timed_on_arguments_that_it_knows() -> None:
@@ -38,7 +38,7 @@ def test_a_call_is_timed_on_arguments_that_it_knows() -> None:
         traced.append(rate)
         return tf.constant(1.0) * rate
 
-    assert seconds_of_a_call(lambda: step(0.25), 0.01) > 0
+    assert measure_call_s(lambda: step(0.25), 0.01) > 0
     assert traced == [0.25]
 
 
@@ -46,4 +46,4 @@ def test_a_step_that_cannot_be_called_again_tells_nothing() -> None:
     def step() -> None:
         raise ValueError("only once")
 
-    assert seconds_of_a_call(step, 0.01) is None
+    assert measure_call_s(step, 0.01) is None

@@ -24,39 +24,41 @@ from uncork.core.edits.step import (
     FusedUpdates,
     JitCompile,
     JitCompileOff,
-    MapsAtOnce,
     PadArguments,
     ReduceRetracing,
     StepEdit,
     TensorArguments,
     TfFunction,
+    VectorizedMapFn,
 )
-from uncork.core.evidence.batches import OpenAxis
-from uncork.engine.loop.dataset_loop_subject import LoopSubject
-from uncork.engine.loop.loop_driver import run_beside
+from uncork.core.evidence.batches import VaryingAxis
+from uncork.engine.loop.dataset_loop_subject import DatasetLoopSubject
+from uncork.engine.loop.loop_driver import run_engine_thread
 from uncork.engine.loop.step_switch import mode_of
 from uncork.training.loop_step.compiled_step import CompiledStep
 from uncork.training.loop_step.eager_step import EagerStep
-from uncork.training.loop_step.loop_step import TakenStep
-from uncork.training.loop_step.mode import Mode
+from uncork.training.loop_step.loop_step import InterceptedStep
+from uncork.training.loop_step.mode import StepMode
 
 LEVERS: dict[str, Callable[[str], StepEdit]] = {
-    "graph": lambda code: TfFunction(code=code),
-    "tensors": lambda code: TensorArguments(code=code, names=("rate",)),
-    "arrays": lambda code: ArrayArguments(code=code, names=("x",)),
-    "all shapes": lambda code: ReduceRetracing(code=code),
-    "lengths": lambda code: PadArguments(code=code, form=FORM, multiple=8, axes=LENGTHS),
-    "at once": lambda code: MapsAtOnce(code=code),
-    "fused": lambda code: FusedUpdates(code=code),
-    "xla": lambda code: JitCompile(code=code),
-    "no xla": lambda code: JitCompileOff(code=code),
-    "bfloat16": lambda code: DtypePolicy(policy="mixed_bfloat16", code=code),
-    "float16": lambda code: DtypePolicy(policy="mixed_float16", code=code),
-    "float32": lambda code: DtypePolicy(policy="float32", code=code),
+    "graph": lambda code: TfFunction(code_digest=code),
+    "tensors": lambda code: TensorArguments(code_digest=code, argument_names=("rate",)),
+    "arrays": lambda code: ArrayArguments(code_digest=code, argument_names=("x",)),
+    "all shapes": lambda code: ReduceRetracing(code_digest=code),
+    "lengths": lambda code: PadArguments(
+        code_digest=code, call_signature=FORM, multiple=8, axes=LENGTHS
+    ),
+    "at once": lambda code: VectorizedMapFn(code_digest=code),
+    "fused": lambda code: FusedUpdates(code_digest=code),
+    "xla": lambda code: JitCompile(code_digest=code),
+    "no xla": lambda code: JitCompileOff(code_digest=code),
+    "bfloat16": lambda code: DtypePolicy(policy="mixed_bfloat16", code_digest=code),
+    "float16": lambda code: DtypePolicy(policy="mixed_float16", code_digest=code),
+    "float32": lambda code: DtypePolicy(policy="float32", code_digest=code),
 }
 # Of rows of six numbers, of which a step uses six, however many it is given.
 FORM = "(('float32 2', 'float32 2', 'float'), {})"
-LENGTHS = (OpenAxis(tensor=0, axis=1, longest=8),)
+LENGTHS = (VaryingAxis(tensor_index=0, axis=1, max_length=8),)
 PROOFS: dict[str, Guarantee] = dict.fromkeys(("bfloat16", "float16", "float32"), "precision")
 ROWS = np.random.default_rng(4).normal(size=(64, 6)).astype("float32")
 # Numbers of Python's that the loop hands to its step in turn.
@@ -127,7 +129,7 @@ class Training:
 
 
 @contextmanager
-def interrupted(error: BaseException, mode: Mode, at: str) -> Iterator[list[str]]:
+def interrupted(error: BaseException, mode: StepMode, at: str) -> Iterator[list[str]]:
     """The error happens inside the block: while a function is traced, or at a call of the lever's.
 
     Args:
@@ -165,7 +167,7 @@ def failing_traces(happens: Callable[[], None]) -> Iterator[None]:
 
 
 @contextmanager
-def failing_calls(mode: Mode, happens: Callable[[], None]) -> Iterator[None]:
+def failing_calls(mode: StepMode, happens: Callable[[], None]) -> Iterator[None]:
     calls = itertools.count(1)
 
     def before() -> None:
@@ -174,12 +176,12 @@ def failing_calls(mode: Mode, happens: Callable[[], None]) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         for kind in (CompiledStep, EagerStep):
-            patch.setattr(kind, "graph", failing_graph(kind.graph, mode, before))
+            patch.setattr(kind, "graph_function", failing_graph(kind.graph_function, mode, before))
         yield
 
 
-def failing_graph(graph: Any, mode: Mode, before: Callable[[], None]) -> Callable[..., Any]:
-    def made(step: TakenStep, asked: Mode = Mode.GRAPH) -> Any:
+def failing_graph(graph: Any, mode: StepMode, before: Callable[[], None]) -> Callable[..., Any]:
+    def made(step: InterceptedStep, asked: StepMode = StepMode.GRAPH) -> Any:
         function = graph(step, asked)
         return Failing(function, before) if asked == mode else function
 
@@ -209,14 +211,14 @@ class Examined:
         eager = training.step == training.eager
         codes = (Training.eager.__code__,) if eager else ()
         evidence = LoopEvidence(
-            eager_step=eager, steps_seen=0, tape_calls_per_step=1, eager_codes=codes
+            has_eager_step=eager, steps_seen=0, tape_calls_per_step=1, eager_codes=codes
         )
         call = LoopCall(0, "train.py:9", data, lambda: iter(data), evidence)
         self.training = training
-        self.subject = LoopSubject(call, epochs=None, scratch=str(folder))
+        self.subject = DatasetLoopSubject(call, epochs=None, scratch=str(folder))
         self.raised: BaseException | None = None
 
-    def loop(self, work: Callable[[LoopSubject], None]) -> tuple[list[Any], BaseException]:
+    def loop(self, work: Callable[[DatasetLoopSubject], None]) -> tuple[list[Any], BaseException]:
         """The user's; calls of the step that were made, and what ended it."""
         ended, done, rates = threading.Event(), list[Any](), self.training.rates
 
@@ -229,7 +231,7 @@ class Examined:
                 self.subject.restore()
                 ended.set()
 
-        board = run_beside(working, self.subject.board, Ended())
+        board = run_engine_thread(working, self.subject.driver, Ended())
         try:
             for x, y in board:
                 call = x, y, rates[len(done) % len(rates)]
@@ -245,7 +247,7 @@ class Examined:
         """The function of the user's, to those who come after."""
         step = self.subject._step._step
         assert step is not None
-        step.give_back()
+        step.restore()
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -267,13 +269,15 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     Training.eager.__code__ = code
 
 
-def tried(subject: LoopSubject, lever: str, at: str, error: BaseException) -> None:
+def tried(subject: DatasetLoopSubject, lever: str, at: str, error: BaseException) -> None:
     """What the engine does with a lever, until something happens to it."""
     subject.runner(subject.original).prime()
     subject._know_step()
-    version = subject.original.with_step_edits((LEVERS[lever](subject.seen().step_code),))
+    version = subject.original.with_step_edits(
+        (LEVERS[lever](subject.observed_workload().step_code_digest),)
+    )
     runner = subject.runner(version)
-    with interrupted(error, mode_of(version.step), at) as happened:
+    with interrupted(error, mode_of(version.step_edits), at) as happened:
         if at == "proved":
             subject.prove_step(version, PROOFS.get(lever, "rounding"), 5.0)
             return
@@ -343,8 +347,8 @@ def test_in_the_middle_of_a_lever_in_force(lever: str, at: str, error: BaseExcep
     same(ours.values, twin.values)
     if own:
         ours.step(*call)  # as the lever has it, which goes on
-        assert step.unable == ""
-        step.give_back()
+        assert step.mode_refusal == ""
+        step.restore()
         twin.take(ours.values)
     assert ours.trained(calls) == twin.trained(calls)
     same(ours.values, twin.values)

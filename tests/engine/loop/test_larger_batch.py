@@ -19,17 +19,17 @@ def subject() -> StepLoopSubject:
 
 @pytest.fixture
 def two_replicas(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(step_loop_subject, "replicas_of", lambda layers: 2)
+    monkeypatch.setattr(step_loop_subject, "replica_count", lambda layers: 2)
 
 
 def test_one_replica_has_no_share_to_be_too_small(subject: StepLoopSubject) -> None:
-    assert subject.larger() is None
+    assert subject.larger_replica_batch_runner() is None
 
 
 def test_a_larger_batch_counts_as_many_samples(
     subject: StepLoopSubject, two_replicas: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = subject.larger()
+    found = subject.larger_replica_batch_runner()
     assert found is not None
     times, runner = found
     block = Block(steps=3, samples=12.0, wall_s=1.0, cpu_s=1.0, warmup_s=0.0)
@@ -40,7 +40,7 @@ def test_a_larger_batch_counts_as_many_samples(
         shapes.append(tuple(subject._other_call.args[0].shape))
         return block, None
 
-    monkeypatch.setattr(subject.board, "block", run)
+    monkeypatch.setattr(subject.driver, "block", run)
     assert runner.block(1.0).samples == 12.0 * times
     assert shapes == [(4 * times, 2)]
     assert subject._other_call is None  # it may be large
@@ -50,15 +50,15 @@ def test_a_step_whose_batch_is_no_argument_of_its_own_has_no_larger_one(two_repl
     step = tf.function(lambda rate: rate)
     for args in ((), (tf.constant(0.1),), (iter([1]),)):
         call = StepCall(0, "train.py:9", args, {}, step)
-        assert StepLoopSubject(call, epochs=3).larger() is None
+        assert StepLoopSubject(call, epochs=3).larger_replica_batch_runner() is None
 
 
 def test_a_step_for_one_size_is_told_apart(
     subject: StepLoopSubject, two_replicas: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = subject.larger()
+    found = subject.larger_replica_batch_runner()
     assert found is not None
-    monkeypatch.setattr(subject, "refused", lambda: ValueError("four rows"))
-    monkeypatch.setattr(subject.board, "block", lambda *args, **kwargs: (None, None))
+    monkeypatch.setattr(subject, "rejection", lambda: ValueError("four rows"))
+    monkeypatch.setattr(subject.driver, "block", lambda *args, **kwargs: (None, None))
     with pytest.raises(ValueError, match="four rows"):
         found[1].block(1.0)

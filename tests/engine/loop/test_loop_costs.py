@@ -14,7 +14,7 @@ def times(**works):
     found = LineTimes()
     found.file = "train.py"
     for line, (work, seconds) in works.items():
-        found.seconds[int(line[1:])] = Counter({work: seconds})
+        found.seconds_by_line[int(line[1:])] = Counter({work: seconds})
     return found
 
 
@@ -40,4 +40,4 @@ def test_python_takes_as_much_less_as_a_step_is_shorter_when_nobody_watches():
 def test_a_function_whose_value_is_used_belongs_to_the_step():
     (line,) = loop_lines(times(_7=("function", 0.1)), STEPS, resident_s=0.02)
     assert line.work == "plain"
-    assert not line.is_beside
+    assert not line.is_outside_step

@@ -15,7 +15,7 @@ from records import STEPS, WORKLOAD, plan, workload_diagnosis
 from running import Run, Write
 from uncork.core.base.record import from_json, replace
 from uncork.core.documents.diagnosis import Diagnosis
-from uncork.core.documents.plan import dump
+from uncork.core.documents.plan import serialize_plan
 from uncork.core.edits.step import (
     DtypePolicy,
     JitCompile,
@@ -25,9 +25,9 @@ from uncork.core.edits.step import (
     TensorArguments,
     TfFunction,
 )
-from uncork.engine.loop.step_lookup import step_of_loop
-from uncork.measure.machine.probe import probe
-from uncork.pycode.frames.stack import place
+from uncork.engine.loop.step_lookup import find_step_of_loop
+from uncork.measure.machine.probe import probe_host
+from uncork.pycode.frames.stack import format_location
 
 SCRIPT = """
     import sys
@@ -76,9 +76,9 @@ def diagnosed(uncork: Run, path: Path, folder: Path, first: str = ""):
         done = uncork("diagnose", "--budget", budget_s, "--json", "d.json", path, "100000")
         assert done.returncode == 0, done.stderr
         found = from_json((folder / "d.json").read_bytes(), Diagnosis).workloads[0]
-        if found.unclear or [finding.cause for finding in found.findings[:1]] == [first]:
+        if found.is_inconclusive or [finding.cause for finding in found.findings[:1]] == [first]:
             break
-    assert not first or found.unclear or found.findings[0].cause == first
+    assert not first or found.is_inconclusive or found.findings[0].cause == first
     return found
 
 
@@ -98,14 +98,14 @@ def plain(path: Path, epochs: int) -> list[str]:
 def planned(folder: Path, workload, *others: StepEdit) -> Path:
     """Stands in for ``uncork tune``, whose choice depends on the machine."""
     kept = next(step for step in STEPS if step.outcome == "kept")
-    edits = others or (TfFunction(code=workload.step_code),)
+    edits = others or (TfFunction(code_digest=workload.step_code_digest),)
     made = plan(
         before=workload_diagnosis(workload=workload, stages=()),
         after=None,
-        machine=probe(),
+        machine=probe_host(),
         steps=(replace(kept, name="tf_function", edits=edits, guarantee="rounding"),),
     )
-    (folder / "plan.json").write_bytes(dump(made))
+    (folder / "plan.json").write_bytes(serialize_plan(made))
     return folder / "plan.json"
 
 
@@ -113,9 +113,9 @@ def planned(folder: Path, workload, *others: StepEdit) -> Path:
 def test_a_step_that_computes_alone_becomes_a_graph(write: Write, uncork: Run, tmp_path: Path):
     path = write(script())
     found = diagnosed(uncork, path, tmp_path, "eager_step")
-    assert found.workload.eager_step
-    assert found.workload.not_traceable == ""
-    assert found.workload.step_code
+    assert found.workload.is_eager_step
+    assert found.workload.tf_function_refusal == ""
+    assert found.workload.step_code_digest
     made = planned(tmp_path, found.workload)
     tuned = uncork("run", "--plan", made, path, "3")
     assert tuned.returncode == 0, tuned.stderr
@@ -137,8 +137,8 @@ def test_a_step_that_computes_alone_becomes_a_graph(write: Write, uncork: Run, t
 def test_a_step_that_does_more_is_left_alone(write: Write, uncork: Run, tmp_path: Path):
     path = write(script("seen.append(float(loss))"))
     found = diagnosed(uncork, path, tmp_path, "eager_step")  # it is slow all the same
-    assert found.workload.eager_step
-    assert found.workload.not_traceable == "it changes 'seen' in each step"
+    assert found.workload.is_eager_step
+    assert found.workload.tf_function_refusal == "it changes 'seen' in each step"
 
 
 ARRAYS = """
@@ -158,8 +158,8 @@ def test_a_loop_over_arrays_as_well(write: Write, uncork: Run, tmp_path: Path):
     head = script().partition("    def main():")[0]
     path = write(head + ARRAYS.partition("\n")[2])
     found = diagnosed(uncork, path, tmp_path, "eager_step")
-    assert found.workload.eager_step
-    assert found.workload.not_traceable == ""
+    assert found.workload.is_eager_step
+    assert found.workload.tf_function_refusal == ""
     assert found.workload.batch_size == 64
     tuned = uncork("run", "--plan", planned(tmp_path, found.workload), path, "3")
     assert tuned.returncode == 0, tuned.stderr
@@ -193,7 +193,7 @@ def test_a_step_that_stands_in_the_loop(write: Write, uncork: Run, tmp_path: Pat
     text = script()
     path = write(text[: text.index("    def main()")] + INLINE.format(read=read))
     found = diagnosed(uncork, path, tmp_path, "eager_step")
-    assert found.workload.not_traceable == ""
+    assert found.workload.tf_function_refusal == ""
     tape = 1 + next(n for n, t in enumerate(path.read_text().splitlines()) if "in range(int" in t)
     assert {f.at.rpartition(":")[2] for f in found.findings[:1]} <= {str(tape + 2)}  # its block
     tuned = uncork("run", "--strict", "--plan", planned(tmp_path, found.workload), path, "3")
@@ -210,10 +210,10 @@ def test_a_step_under_xla(write: Write, uncork: Run, tmp_path: Path):
     compiled = text.replace("    def train_step", "    @tf.function\n    def train_step")
     path = write(compiled)
     found = diagnosed(uncork, path, tmp_path).workload
-    assert not found.eager_step
+    assert not found.is_eager_step
     assert not found.jit_compile
-    assert found.step_code
-    under_xla = JitCompile(code=found.step_code)
+    assert found.step_code_digest
+    under_xla = JitCompile(code_digest=found.step_code_digest)
     made = planned(tmp_path, found, under_xla)
     expected = pytest.approx([losses(p) for p in plain(path, 3)], rel=1e-3)
     tuned = uncork("run", "--strict", "--plan", made, path, "3")
@@ -223,7 +223,7 @@ def test_a_step_under_xla(write: Write, uncork: Run, tmp_path: Path):
     head, _, _ = compiled.partition("    def main():")
     arrays = uncork("run", "--strict", "--plan", made, write(head + ARRAYS.partition("\n")[2]), "3")
     assert arrays.returncode == 0, arrays.stderr
-    both = planned(tmp_path, found, TfFunction(code=""), under_xla)
+    both = planned(tmp_path, found, TfFunction(code_digest=""), under_xla)
     eager = uncork("run", "--strict", "--plan", both, write(text, path.name), "3")
     assert eager.returncode == 0, eager.stderr
     assert [losses(t) for t in eager.stdout.splitlines()] == expected
@@ -263,11 +263,19 @@ def test_a_step_on_longer_arguments(write: Write, uncork: Run, tmp_path: Path):
     """What they are filled up with is right for the data that the plan was made for alone."""
     path = write(TEXTS.format(fill=0))
     found = diagnosed(uncork, path, tmp_path)
-    assert found.new_shapes is not None
-    (axis,) = found.new_shapes.axes
-    assert (axis.tensor, axis.axis, axis.fill, found.workload.jit_compile) == (0, 1, 0.0, True)
+    assert found.varying_shapes is not None
+    (axis,) = found.varying_shapes.axes
+    assert (axis.tensor_index, axis.axis, axis.padding_value, found.workload.jit_compile) == (
+        0,
+        1,
+        0.0,
+        True,
+    )
     longer = PadArguments(
-        code=found.workload.step_code, form=found.new_shapes.form, multiple=8, axes=(axis,)
+        code_digest=found.workload.step_code_digest,
+        call_signature=found.varying_shapes.call_signature,
+        multiple=8,
+        axes=(axis,),
     )
     made = planned(tmp_path, found.workload, longer)
     tuned = uncork("run", "--strict", "--plan", made, path, "3")
@@ -313,7 +321,7 @@ LENGTHS = """
 def test_a_step_for_all_shapes(write: Write, uncork: Run, tmp_path: Path):
     path = write(LENGTHS)
     found = diagnosed(uncork, path, tmp_path).workload
-    made = planned(tmp_path, found, ReduceRetracing(code=found.step_code))
+    made = planned(tmp_path, found, ReduceRetracing(code_digest=found.step_code_digest))
     tuned = uncork("run", "--strict", "--plan", made, path, "2")
     assert tuned.returncode == 0, tuned.stderr
     written = plain(path, 2)
@@ -336,8 +344,8 @@ def test_numbers_that_change_are_handed_over_as_tensors(write: Write, uncork: Ru
     path = write(NUMBERS)
     found = diagnosed(uncork, path, tmp_path, "retracing")
     assert found.findings[0].cause == "retracing"
-    assert found.workload.numbers == ("rate",)
-    edit = TensorArguments(code=found.workload.step_code, names=("rate",))
+    assert found.workload.number_arguments == ("rate",)
+    edit = TensorArguments(code_digest=found.workload.step_code_digest, argument_names=("rate",))
     made = planned(tmp_path, found.workload, edit)
     tuned = uncork("run", "--strict", "--plan", made, path, "2")
     assert tuned.returncode == 0, tuned.stderr
@@ -355,8 +363,10 @@ def test_a_step_in_another_precision(write: Write, uncork: Run, tmp_path: Path):
     low = low.replace("traced.append(x.shape)", "pass").replace("return loss", seen)
     path = write(low.replace("len(traced)", SET))
     found = diagnosed(uncork, path, tmp_path).workload
-    assert found.dtype_policies == ("mixed_bfloat16",)
-    made = planned(tmp_path, found, DtypePolicy(policy="float32", code=found.step_code))
+    assert found.dtype_policy == ("mixed_bfloat16",)
+    made = planned(
+        tmp_path, found, DtypePolicy(policy="float32", code_digest=found.step_code_digest)
+    )
     tuned = uncork("run", "--strict", "--plan", made, path, "2")
     assert tuned.returncode == 0, tuned.stderr
     written = plain(path, 2)
@@ -375,7 +385,7 @@ SET = "' '.join(sorted(set(traced)))"
 def test_another_step_goes_on_without_xla(write: Write, uncork: Run, tmp_path: Path):
     text = script().replace("    def train_step", "    @tf.function\n    def train_step")
     path = write(text)
-    made = planned(tmp_path, step_loop(), JitCompile(code="of another one"))
+    made = planned(tmp_path, step_loop(), JitCompile(code_digest="of another one"))
     done = uncork("run", "--plan", made, path, "8")
     assert done.returncode == 0, done.stderr
     assert "goes on as it was: it does not call the function" in done.stderr
@@ -417,8 +427,8 @@ def chain():
 
 def test_the_step_is_what_the_loop_calls():
     codes, loop = chain()
-    at = place(loop.co_filename, loop.co_firstlineno + 2)
-    assert step_of_loop(codes, at).co_name == "step"
-    assert step_of_loop(codes[2:], at) is None  # the tape stands in the loop itself
-    assert step_of_loop((), at) is None
-    assert step_of_loop(codes[:2], "elsewhere.py:3").co_name == "step"
+    at = format_location(loop.co_filename, loop.co_firstlineno + 2)
+    assert find_step_of_loop(codes, at).co_name == "step"
+    assert find_step_of_loop(codes[2:], at) is None  # the tape stands in the loop itself
+    assert find_step_of_loop((), at) is None
+    assert find_step_of_loop(codes[:2], "elsewhere.py:3").co_name == "step"

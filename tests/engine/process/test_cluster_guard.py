@@ -14,7 +14,7 @@ from running import run_uncork
 from uncork.core.base import exit_codes
 from uncork.core.base.errors import WrongUse
 from uncork.engine.process.cluster_guard import refuse_cluster, require_single_process
-from uncork.measure.machine.devices import processes_of_cluster
+from uncork.measure.machine.devices import cluster_process_count
 
 # The script joins its cluster by itself, as launchers of clusters have it do.
 JOINING = """
@@ -90,7 +90,7 @@ def test_all_jobs_of_a_cluster_that_was_joined_count(monkeypatch, jobs, processe
         for index in range(tasks):
             job.tasks[index] = f"127.0.0.1:{index}"
     monkeypatch.setattr(context.context(), "_collective_ops_server_def", server)
-    assert processes_of_cluster() == processes
+    assert cluster_process_count() == processes
 
 
 def test_a_training_that_is_alone_is_not_refused():

@@ -9,8 +9,8 @@ import pytest
 
 from uncork.core.documents.job import Job
 from uncork.engine.process import worker_process as processes
-from uncork.engine.process.scratch_folders import folder_at, remove_left
-from uncork.engine.process.worker_process import ChildFailed, Script, run_child
+from uncork.engine.process.scratch_folders import remove_leftovers, temporary_folder_at
+from uncork.engine.process.worker_process import Script, WorkerFailed, run_worker
 
 KILLED = """
 import os, signal, sys
@@ -32,9 +32,9 @@ def test_nothing_is_left_where_a_process_was_killed(tmp_path, monkeypatch):
     (disk / "model.keras").write_text("of the user's")
     command = [sys.executable, "-c", KILLED]
     monkeypatch.setattr(processes, "_command", lambda job, script: [*command, job, disk])
-    with pytest.raises(ChildFailed) as failed:
-        run_child(Job(mode="tune"), Script("train.py"), lambda event: None, quiet=True)
-    assert failed.value.killed
+    with pytest.raises(WorkerFailed) as failed:
+        run_worker(Job(mode="tune"), Script("train.py"), lambda event: None, quiet=True)
+    assert failed.value.is_killed
     assert "2 in it" in str(failed.value)
     assert [path.name for path in disk.iterdir()] == ["model.keras"]
 
@@ -47,7 +47,7 @@ def test_nothing_else_is_ever_removed(tmp_path, monkeypatch):
     scratch.mkdir(parents=True)
     for number, path in enumerate((str(users), "users", ".uncork-relative", "")):
         (scratch / f"beside-{number}").write_text(path)
-    remove_left(tmp_path / "ours")
+    remove_leftovers(tmp_path / "ours")
     assert users.exists()
     assert Path(".uncork-relative").exists()
 
@@ -58,11 +58,11 @@ def test_it_goes_at_the_end(tmp_path, ending):
     disk.mkdir()
     scratch.mkdir()
     try:
-        with folder_at(disk, scratch) as folder:
+        with temporary_folder_at(disk, scratch) as folder:
             Path(folder, "file").write_text("of ours")
             if ending is not None:
                 raise ending
     except (KeyboardInterrupt, ValueError):
         pass
     assert list(disk.iterdir()) == []
-    remove_left(tmp_path)  # and what a note still names is no matter
+    remove_leftovers(tmp_path)  # and what a note still names is no matter

@@ -9,15 +9,15 @@ import tensorflow as tf
 
 from uncork.core.edits.pipeline import Cache
 from uncork.engine.subject import data_subset as shorter_data
-from uncork.engine.subject.data_subset import ShorterData, seconds_of
-from uncork.pipeline.ir.tree import read
-from uncork.training.variant import Version
+from uncork.engine.subject.data_subset import DataSubset, estimate_pass_s
+from uncork.pipeline.ir.tree import read_pipeline
+from uncork.training.variant import Variant
 
 
 @pytest.fixture
 def version():
     data = tf.data.Dataset.range(1000).map(lambda x: 2 * x).batch(10)
-    return Version(read(data)).with_pipeline_edits((Cache(stage=1, expects=""),))
+    return Variant(read_pipeline(data)).with_pipeline_edits((Cache(stage=1, expected_digest=""),))
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def elements_a_second(monkeypatch):
             asked.append(elements)
             return elements / rate
 
-        monkeypatch.setattr(shorter_data, "seconds_of", seconds_of)
+        monkeypatch.setattr(shorter_data, "estimate_pass_s", seconds_of)
         return asked
 
     return set_rate
@@ -37,20 +37,20 @@ def elements_a_second(monkeypatch):
 
 def test_a_cache_that_takes_long_is_filled_with_a_part(version, elements_a_second):
     asked, notes = elements_a_second(10.0), []  # 100 s
-    shorter = ShorterData(notes)
-    found = shorter.of(version)
-    assert found.edits == version.edits
-    assert shorter.share(version) == pytest.approx(1 / 9, rel=0.02)
-    kept = next(p.node for p in found.pipeline.places if p.node.kind == "cache")
+    shorter = DataSubset(notes)
+    found = shorter.subset_of(version)
+    assert found.pipeline_edits == version.edits
+    assert shorter.kept_share(version) == pytest.approx(1 / 9, rel=0.02)
+    kept = next(p.node for p in found.pipeline.stage_locations if p.node.kind == "cache")
     assert kept.dataset.cardinality() == 112
     assert 100 <= found.pipeline.cardinality <= 102
     assert int(next(iter(found.pipeline.dataset))[1]) == 18
     assert len(notes) == 1
     assert "100 s" in notes[0]
     # The same one the next time, so that it is filled once; another version asks nobody again.
-    assert shorter.of(version).pipeline is found.pipeline
-    other = version.with_pipeline_edits((Cache(stage=3, expects=""),))
-    assert shorter.of(other).pipeline is not found.pipeline
+    assert shorter.subset_of(version).pipeline is found.pipeline
+    other = version.with_pipeline_edits((Cache(stage=3, expected_digest=""),))
+    assert shorter.subset_of(other).pipeline is not found.pipeline
     assert len(asked) == 2  # what is below the second cache
     assert len(notes) == 1
 
@@ -65,16 +65,18 @@ def test_a_cache_that_takes_long_is_filled_with_a_part(version, elements_a_secon
 def test_what_leaves_nothing_of_a_part_is_tried_with_all(data, elements_a_second):
     elements_a_second(0.01)
     notes = []
-    version = Version(read(data)).with_pipeline_edits((Cache(stage=1, expects=""),))
-    assert ShorterData(notes).of(version) is version
+    version = Variant(read_pipeline(data)).with_pipeline_edits(
+        (Cache(stage=1, expected_digest=""),)
+    )
+    assert DataSubset(notes).subset_of(version) is version
     assert notes == []
 
 
 def test_one_that_is_filled_soon_is_left_as_it_is(version, elements_a_second):
     elements_a_second(100.0)
     notes = []
-    assert ShorterData(notes).of(version) is version
-    assert ShorterData(notes).share(version) == 1.0
+    assert DataSubset(notes).subset_of(version) is version
+    assert DataSubset(notes).kept_share(version) == 1.0
     assert notes == []
 
 
@@ -85,16 +87,16 @@ def test_how_long_a_pass_takes_is_seen_in_a_moment(version):
         time.sleep(0.02)
         return x
 
-    assert seconds_of(version.pipeline, 1000) < 30.0
+    assert estimate_pass_s(version.pipeline, 1000) < 30.0
     slow = tf.data.Dataset.range(5000).map(lambda x: tf.numpy_function(wait, [x], tf.int64))
     begin = time.perf_counter()
-    assert 5.0 < seconds_of(read(slow), 5000) < 5000.0
+    assert 5.0 < estimate_pass_s(read_pipeline(slow), 5000) < 5000.0
     assert time.perf_counter() - begin < 60.0
 
 
 def test_where_nothing_is_kept_there_is_nothing_to_fill(version, elements_a_second):
     asked = elements_a_second(1.0)
-    plain = Version(read(tf.data.Dataset.range(1000)))
-    assert ShorterData([]).of(plain) is plain
-    assert ShorterData([]).of(Version(None)) == Version(None)
+    plain = Variant(read_pipeline(tf.data.Dataset.range(1000)))
+    assert DataSubset([]).subset_of(plain) is plain
+    assert DataSubset([]).subset_of(Variant(None)) == Variant(None)
     assert asked == []

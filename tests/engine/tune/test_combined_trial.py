@@ -13,15 +13,15 @@ from engine.tune.test_tuner import CLEAR, DIAGNOSIS, USELESS, FakeRunner, FakeSu
 from optimizations.situations import FOUR_CORES
 from uncork.core.base.journal import Journal
 from uncork.core.base.record import replace
-from uncork.core.documents.plan import Policy, Ratio, Step
+from uncork.core.documents.plan import PlanStep, Policy, Ratio
 from uncork.core.edits.pipeline import ParallelMap, Prefetch
 from uncork.engine.diagnose import observe
-from uncork.engine.tune.combined_trial import left_open
-from uncork.engine.tune.tuner import Walk
+from uncork.engine.tune.combined_trial import is_inconclusive
+from uncork.engine.tune.tuner import Tuner
 from uncork.optimizations.base.proposal import Optimization, Proposal
-from uncork.pipeline.ir.tree import read
-from uncork.pipeline.transforms.apply import apply
-from uncork.training.variant import Version, VersionRunner
+from uncork.pipeline.ir.tree import read_pipeline
+from uncork.pipeline.transforms.apply import apply_edit
+from uncork.training.variant import Variant, VariantRunner
 from uncork.verify.provers.pipeline import PipelineProver
 
 LITTLE = [90.0, 125.0]  # 1.06 times as fast, if anything
@@ -33,14 +33,14 @@ class FakePipelineSubject(FakeSubject):
     def __init__(self, speeds: dict[int, list[float]]) -> None:
         super().__init__({})
         data = tf.data.Dataset.range(256).map(lambda x: x + 1).batch(8)
-        self.original = Version(read(data))
-        self.workload = replace(self.workload, data="tf.data")
+        self.original = Variant(read_pipeline(data))
+        self.workload = replace(self.workload, data_kind="tf.data")
         self.speeds = {0: [100.0], **speeds}
 
-    def runner(self, version: Version) -> VersionRunner:
-        return FakeRunner(cycle(self.speeds[len(version.edits)]))
+    def runner(self, version: Variant) -> VariantRunner:
+        return FakeRunner(cycle(self.speeds[len(version.pipeline_edits)]))
 
-    def supply(self, version: Version) -> Any:
+    def supply(self, version: Variant) -> Any:
         return version.pipeline.dataset
 
 
@@ -48,31 +48,31 @@ class Ahead(Optimization):
     name, stage, guarantee = "prefetch", "input", "exact"
 
     def propose(self, diagnosis: Any, *_: object) -> Proposal:
-        edits = (Prefetch(expects=""),)
-        return Proposal(edits=edits, predicted=1.1, at="train.py:9", why="it overlaps")
+        edits = (Prefetch(expected_digest=""),)
+        return Proposal(edits=edits, predicted=1.1, at="train.py:9", rationale="it overlaps")
 
 
 class InParallel(Optimization):
     name, stage, guarantee = "parallelize_prefix", "input", "exact"
 
     def propose(self, diagnosis: Any, *_: object) -> Proposal:
-        edits = (ParallelMap(stage=1, expects=""),)
-        return Proposal(edits=edits, predicted=1.2, at="train.py:7", why="on all cores")
+        edits = (ParallelMap(stage=1, expected_digest=""),)
+        return Proposal(edits=edits, predicted=1.2, at="train.py:7", rationale="on all cores")
 
 
 @pytest.fixture
-def walked(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Walk]:
+def walked(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Tuner]:
     """Between its trials it is looked at only as long as it takes to find anything."""
     monkeypatch.setattr(observe, "_BRIEF", observe._BRIEF.scaled(0.1))
 
-    def run(speeds: dict[int, list[float]], road: tuple[Optimization, ...] = ROAD) -> Walk:
-        walk = Walk(
+    def run(speeds: dict[int, list[float]], road: tuple[Optimization, ...] = ROAD) -> Tuner:
+        walk = Tuner(
             FakePipelineSubject(speeds),
             DIAGNOSIS,
             FOUR_CORES,
             Policy(budget_s=1e9),
             Journal(),
-            road=road,
+            optimizations=road,
             after_step=lambda: saved.append([step.name for step in walk.steps]),
         )
         saved: list[list[str]] = []
@@ -113,7 +113,7 @@ def test_what_was_kept_together_can_be_applied_one_by_one(walked) -> None:
     for step in walk.steps:
         for edit in step.edits:
             assert edit.expects == pipeline.digest
-            pipeline = apply(pipeline, edit)
+            pipeline = apply_edit(pipeline, edit)
     assert pipeline.digest == walk.version.pipeline.digest
 
 
@@ -125,15 +125,15 @@ def test_what_gains_nothing_together_either_is_told_so(walked) -> None:
 
 
 def test_what_breaks_is_no_end_of_the_tuning(walked, monkeypatch) -> None:
-    walk_look = Walk._look
+    walk_look = Tuner._look
 
     def breaks(*_: object) -> None:
         raise tf.errors.ResourceExhaustedError(None, None, "no memory for {'image': 3}")
 
-    monkeypatch.setattr(Walk, "_look", breaks)
+    monkeypatch.setattr(Tuner, "_look", breaks)
     walk = walked({1: LITTLE, 2: CLEAR})
     assert [step.outcome for step in walk.steps] == ["rejected", "rejected"]
-    monkeypatch.setattr(Walk, "_look", walk_look)
+    monkeypatch.setattr(Tuner, "_look", walk_look)
     monkeypatch.setattr(PipelineProver, "prove", breaks)
     walk = walked({1: LITTLE, 2: CLEAR})
     assert all('{"image": 3}' in step.reason for step in walk.steps)  # quoted
@@ -148,8 +148,8 @@ def test_one_alone_is_not_tried_as_several(walked) -> None:
 def test_an_edit_that_no_longer_applies_ends_it(walked) -> None:
     class Elsewhere(InParallel):
         def propose(self, diagnosis: Any, *_: object) -> Proposal:
-            edits = (ParallelMap(stage=2, expects=""),)  # a batch
-            return Proposal(edits=edits, predicted=1.2, at=None, why="of another pipeline")
+            edits = (ParallelMap(stage=2, expected_digest=""),)  # a batch
+            return Proposal(edits=edits, predicted=1.2, at=None, rationale="of another pipeline")
 
     walk = walked({1: LITTLE, 2: CLEAR}, (Elsewhere(), Ahead()))
     assert [step.outcome for step in walk.steps] == ["rejected", "rejected"]
@@ -167,7 +167,7 @@ def test_an_edit_that_no_longer_applies_ends_it(walked) -> None:
     ],
 )
 def test_what_the_noise_leaves_open(low, high, predicted, is_open) -> None:
-    step = Step(
+    step = PlanStep(
         name="prefetch",
         stage="input",
         outcome="rejected",
@@ -175,6 +175,6 @@ def test_what_the_noise_leaves_open(low, high, predicted, is_open) -> None:
         predicted=predicted,
         measured=Ratio(ratio=(low + (high or low)) / 2, low=low, high=high),
     )
-    assert left_open(step) == is_open
-    assert not left_open(replace(step, outcome="kept"))
-    assert not left_open(replace(step, measured=None))
+    assert is_inconclusive(step) == is_open
+    assert not is_inconclusive(replace(step, outcome="kept"))
+    assert not is_inconclusive(replace(step, measured=None))

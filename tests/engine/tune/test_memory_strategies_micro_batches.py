@@ -12,20 +12,20 @@ import tensorflow as tf
 
 from uncork.core.base.errors import OutOfMemory
 from uncork.core.base.journal import Event, Journal
-from uncork.core.documents.job import Job, Result
+from uncork.core.documents.job import Job, JobResult
 from uncork.core.documents.plan import Policy
 from uncork.core.edits.step import MicroBatches, StepsPerExecution
 from uncork.engine.commands import oom_retry as too_large
-from uncork.engine.commands.oom_retry import diagnosed, tuned
+from uncork.engine.commands.oom_retry import run_diagnosis, run_tuning
 from uncork.engine.fit.fit_subject import FitSubject
-from uncork.engine.process.worker_process import ChildFailed, Script
+from uncork.engine.process.worker_process import Script, WorkerFailed
 from uncork.engine.tune import memory_model as room
-from uncork.engine.tune.memory_model import ran_out, said_of
+from uncork.engine.tune.memory_model import is_out_of_memory, out_of_memory_message
 from uncork.engine.tune.memory_strategies import train_in_parts
-from uncork.engine.worker.job_listener import Trial
-from uncork.measure.machine.probe import probe
+from uncork.engine.worker.job_listener import JobListener
+from uncork.measure.machine.probe import probe_host
 from uncork.training.run.fit_runner import FitRunner
-from uncork.training.state.snapshot import weights
+from uncork.training.state.snapshot import read_weights
 
 ROWS = np.random.default_rng(0).normal(size=(128, 8)).astype("float32")
 SAID = "the training at train.py:9 runs out of memory: no memory"
@@ -54,15 +54,15 @@ def little(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         run()
         return rows * MOST // 10 if rows <= 10 else None
 
-    monkeypatch.setattr(room.Memory, "taken", taken)
-    monkeypatch.setattr(room, "limit", lambda device: MOST * 10 / 8)
-    monkeypatch.setattr(room, "peak", lambda device: 0)
+    monkeypatch.setattr(room.MemoryMeter, "taken", taken)
+    monkeypatch.setattr(room, "device_limit_bytes", lambda device: MOST * 10 / 8)
+    monkeypatch.setattr(room, "device_peak_bytes", lambda device: 0)
     return asked
 
 
 def test_the_fewest_parts_that_fit_are_found_and_proved(tmp_path: Path, little: list[int]) -> None:
     found = subject(tmp_path)
-    before = weights(found.model)
+    before = read_weights(found.model)
     told, step = train_in_parts(found, 2, SAID, Policy(), Journal(None))
     assert told.parts == 4  # of 8 rows each
     assert little == [1, 4, 8]  # 16 rows would take more than there is, and were not tried
@@ -71,12 +71,12 @@ def test_the_fewest_parts_that_fit_are_found_and_proved(tmp_path: Path, little: 
     assert step.proof is not None
     assert step.proof.kind == step.guarantee == "rounding"
     assert "of 3 examples each" in step.proof.detail
-    assert found.original.step == step.edits
-    assert all(np.array_equal(a, b) for a, b in zip(before, weights(found.model), strict=True))
+    assert found.original.step_edits == step.edits
+    assert all(np.array_equal(a, b) for a, b in zip(before, read_weights(found.model), strict=True))
     # What follows is proved against the training in parts.
     grouped = found.original.with_step_edits((StepsPerExecution(steps=2),))
     assert found.prove_step(grouped, "exact", 10.0).passed
-    assert found.batch_sizes(grouped, 1.0) == ()
+    assert found.measure_batch_sizes(grouped, 1.0) == ()
 
 
 def test_dropout_is_left_out_of_the_proof_and_the_promise_is_weaker(
@@ -89,7 +89,7 @@ def test_dropout_is_left_out_of_the_proof_and_the_promise_is_weaker(
     assert "drop at random" in step.proof.detail
     again = subject(tmp_path, keras.layers.Dropout(0.5))
     with pytest.raises(OutOfMemory, match="the policy allows rounding"):
-        train_in_parts(again, 2, SAID, Policy(loosest="rounding"), Journal(None))
+        train_in_parts(again, 2, SAID, Policy(loosest_guarantee="rounding"), Journal(None))
 
 
 def across(y: Any, p: Any) -> Any:
@@ -113,7 +113,7 @@ def test_what_cannot_be_cut_is_told_with_its_reason(tmp_path: Path) -> None:
 
 
 def test_nor_is_there_memory_for_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room.Memory, "taken", lambda memory, run: None)
+    monkeypatch.setattr(room.MemoryMeter, "taken", lambda memory, run: None)
     with pytest.raises(OutOfMemory, match="a single example"):
         train_in_parts(subject(tmp_path), 2, SAID, Policy(), Journal(None))
 
@@ -121,17 +121,19 @@ def test_nor_is_there_memory_for_one(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_errors_of_memory_are_told_from_others() -> None:
     message = "Graph error\n\nOOM when allocating tensor with shape[9,9] and type float on /job:x"
     error = tf.errors.ResourceExhaustedError(None, None, message)
-    assert ran_out(error)
-    assert said_of(error) == "OOM when allocating tensor with shape[9,9] and type float"
+    assert is_out_of_memory(error)
+    assert (
+        out_of_memory_message(error) == "OOM when allocating tensor with shape[9,9] and type float"
+    )
     one_dnn = "Compute received an exception:Status:1, message: could not create a memory object"
-    assert ran_out(tf.errors.AbortedError(None, None, one_dnn))
-    assert not ran_out(tf.errors.AbortedError(None, None, "Compute received no exception"))
-    assert not ran_out(tf.errors.InvalidArgumentError(None, None, "OOM when allocating"))
+    assert is_out_of_memory(tf.errors.AbortedError(None, None, one_dnn))
+    assert not is_out_of_memory(tf.errors.AbortedError(None, None, "Compute received no exception"))
+    assert not is_out_of_memory(tf.errors.InvalidArgumentError(None, None, "OOM when allocating"))
 
 
 SCRIPT = Script("train.py")
-FITS = Result(machine=probe())
-TOO_LARGE = Result(machine=probe(), out_of_memory=SAID)
+FITS = JobResult(machine=probe_host())
+TOO_LARGE = JobResult(machine=probe_host(), out_of_memory_error=SAID)
 
 
 @pytest.fixture
@@ -140,7 +142,7 @@ def children(monkeypatch: pytest.MonkeyPatch) -> tuple[list[Job], list[Any]]:
     asked: list[Job] = []
     answers: list[Any] = []
 
-    def run_child(job: Job, script: Script, follow: Any) -> Result:
+    def run_child(job: Job, script: Script, follow: Any) -> JobResult:
         asked.append(job)
         follow(Event(kind="phase", text="measuring train.py:9 as it runs"))
         answer = answers.pop(0)
@@ -148,36 +150,36 @@ def children(monkeypatch: pytest.MonkeyPatch) -> tuple[list[Job], list[Any]]:
             raise answer
         return answer
 
-    monkeypatch.setattr(too_large, "run_child", run_child)
+    monkeypatch.setattr(too_large, "run_worker", run_child)
     return asked, answers
 
 
 def test_a_training_that_fits_is_run_once(children: Any) -> None:
     asked, answers = children
     answers += [FITS]
-    assert tuned(Job(mode="tune"), SCRIPT, lambda event: None) is FITS
+    assert run_tuning(Job(mode="tune"), SCRIPT, lambda event: None) is FITS
     assert [job.parts for job in asked] == [0]
 
 
 def test_one_that_does_not_is_tried_in_parts_and_in_more_where_it_was_killed(children: Any) -> None:
     asked, answers = children
-    answers += [TOO_LARGE, ChildFailed(1, killed=True), FITS]
+    answers += [TOO_LARGE, WorkerFailed(1, is_killed=True), FITS]
     told: list[Event] = []
-    assert tuned(Job(mode="tune"), SCRIPT, told.append) is FITS
+    assert run_tuning(Job(mode="tune"), SCRIPT, told.append) is FITS
     assert [job.parts for job in asked] == [0, 2, 16]
-    assert asked[2].out_of_memory == SAID
+    assert asked[2].out_of_memory_error == SAID
     assert "trying its batch in parts" in told[1].text
 
 
-@pytest.mark.parametrize("answer", [TOO_LARGE, ChildFailed(1, killed=True)])
-@pytest.mark.parametrize("verb", [diagnosed, tuned])
+@pytest.mark.parametrize("answer", [TOO_LARGE, WorkerFailed(1, is_killed=True)])
+@pytest.mark.parametrize("verb", [run_diagnosis, run_tuning])
 def test_one_that_was_seen_to_run_is_not_said_to_be_too_large(
     verb: Any, answer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is what is kept and compared beside it that there is no memory for."""
     asked: list[Job] = []
 
-    def run_child(job: Job, script: Script, follow: Any) -> Result:
+    def run_child(job: Job, script: Script, follow: Any) -> JobResult:
         asked.append(job)
         follow(Event(kind="phase", text="measuring train.py:9 as it runs"))
         follow(Event(kind="measured", text="as it is", samples_per_s=29.0))
@@ -186,7 +188,7 @@ def test_one_that_was_seen_to_run_is_not_said_to_be_too_large(
             raise answer
         return answer
 
-    monkeypatch.setattr(too_large, "run_child", run_child)
+    monkeypatch.setattr(too_large, "run_worker", run_child)
     with pytest.raises(OutOfMemory, match="the training itself was seen to run") as refused:
         verb(Job(mode="tune"), SCRIPT, lambda event: None)
     assert "once more" in refused.value.expected
@@ -197,46 +199,46 @@ def test_in_parts_it_may_not_fit_either(children: Any) -> None:
     _, answers = children
     answers += [TOO_LARGE] * 3
     with pytest.raises(OutOfMemory, match="so it does in 16 parts"):
-        tuned(Job(mode="tune"), SCRIPT, lambda event: None)
+        run_tuning(Job(mode="tune"), SCRIPT, lambda event: None)
 
 
 def test_a_script_that_fails_is_no_training_that_is_too_large(children: Any) -> None:
     _, answers = children
-    answers += [ChildFailed(1, "ValueError")]
-    with pytest.raises(ChildFailed):
-        tuned(Job(mode="tune"), SCRIPT, lambda event: None)
+    answers += [WorkerFailed(1, "ValueError")]
+    with pytest.raises(WorkerFailed):
+        run_tuning(Job(mode="tune"), SCRIPT, lambda event: None)
 
 
 def test_a_diagnosis_says_what_helps(children: Any) -> None:
     _, answers = children
     answers += [TOO_LARGE]
     with pytest.raises(OutOfMemory) as refused:
-        diagnosed(Job(mode="diagnose"), SCRIPT, lambda event: None)
+        run_diagnosis(Job(mode="diagnose"), SCRIPT, lambda event: None)
     assert refused.value.received == SAID
     assert "uncork tune train.py" in refused.value.remedy
 
 
-class Trying(Trial):
+class Trying(JobListener):
     """What is measured after the proof takes more than it did."""
 
-    def work(self, subject: Any, machine: Any) -> Result:
-        subject.needing((MicroBatches(parts=2),))
+    def work(self, subject: Any, machine: Any) -> JobResult:
+        subject.require_edits((MicroBatches(parts=2),))
         raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor [9]")
 
 
 def test_parts_that_do_not_fit_in_the_end_are_tried_smaller(tmp_path: Path) -> None:
-    trial = Trying(Job(mode="tune", parts=2), Journal(), str(tmp_path))
+    trial = Trying(Job(mode="tune", min_parts=2), Journal(), str(tmp_path))
     trial._work(subject(tmp_path))
     assert trial.result is not None
-    assert "OOM when allocating tensor [9]" in trial.result.out_of_memory
+    assert "OOM when allocating tensor [9]" in trial.result.out_of_memory_error
 
 
-class Failing(Trial):
+class Failing(JobListener):
     """Nothing can be told of the training."""
 
     looked = 0
 
-    def work(self, subject: Any, machine: Any) -> Result:
+    def work(self, subject: Any, machine: Any) -> JobResult:
         self.looked += 1
         raise ValueError("no shape")
 

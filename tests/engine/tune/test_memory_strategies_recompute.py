@@ -13,13 +13,13 @@ from uncork.core.base.errors import OutOfMemory
 from uncork.core.base.journal import Journal
 from uncork.core.documents.plan import Policy
 from uncork.core.edits.step import MicroBatches, RecomputeActivations, StepsPerExecution
-from uncork.core.evidence.batches import TooLarge
+from uncork.core.evidence.batches import MemoryOverflow
 from uncork.engine.fit.fit_subject import FitSubject
 from uncork.engine.tune import memory_model as room
-from uncork.engine.tune.fit_in_memory import made_to_fit
-from uncork.training.memory.segments import segments_run_again
+from uncork.engine.tune.fit_in_memory import fit_into_memory
+from uncork.training.memory.segments import count_recomputed_segments
 from uncork.training.run.fit_runner import FitRunner
-from uncork.training.state.snapshot import weights
+from uncork.training.state.snapshot import read_weights
 
 L = keras.layers
 ROWS = np.random.default_rng(0).normal(size=(128, 8)).astype("float32")
@@ -55,9 +55,9 @@ def little(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
         used = rows / segments
         return int(used * MOST / 10) if used <= 10 else None
 
-    monkeypatch.setattr(room.Memory, "taken", taken)
-    monkeypatch.setattr(room, "limit", lambda device: MOST * 10 / 8)
-    monkeypatch.setattr(room, "peak", lambda device: 0)
+    monkeypatch.setattr(room.MemoryMeter, "taken", taken)
+    monkeypatch.setattr(room, "device_limit_bytes", lambda device: MOST * 10 / 8)
+    monkeypatch.setattr(room, "device_peak_bytes", lambda device: 0)
     return asked
 
 
@@ -65,9 +65,9 @@ def test_the_fewest_segments_that_fit_are_found_and_proved(
     tmp_path: Path, little: list[tuple[int, int]]
 ) -> None:
     found = normalized(tmp_path)
-    before = weights(found.model)
-    told, step = made_to_fit(found, 2, SAID, Policy(), Journal(None))
-    assert (told.segments, told.parts, told.rows) == (4, 1, 4)
+    before = read_weights(found.model)
+    told, step = fit_into_memory(found, 2, SAID, Policy(), Journal(None))
+    assert (told.segments, told.parts, told.fitting_rows) == (4, 1, 4)
     # In two segments the whole batch is foreseen to take too much, and is not tried.
     assert little == [(1, 1), (1, 4), (2, 1), (2, 4), (4, 1), (4, 4), (4, 32)]
     assert step.name == "recompute_activations"
@@ -76,17 +76,19 @@ def test_the_fewest_segments_that_fit_are_found_and_proved(
     assert step.proof is not None
     assert step.proof.kind == step.guarantee == "exact"
     assert "of 4 examples each" in step.proof.detail
-    assert found.original.step == step.edits
-    assert all(np.array_equal(a, b) for a, b in zip(before, weights(found.model), strict=True))
+    assert found.original.step_edits == step.edits
+    assert all(np.array_equal(a, b) for a, b in zip(before, read_weights(found.model), strict=True))
     grouped = found.original.with_step_edits((StepsPerExecution(steps=2),))
     assert found.prove_step(grouped, "exact", 10.0).passed
-    assert found.batch_sizes(grouped, 1.0) == ()
+    assert found.measure_batch_sizes(grouped, 1.0) == ()
 
 
 def test_parts_come_first(tmp_path: Path, little: list[Any], monkeypatch: Any) -> None:
-    fits = TooLarge(said=SAID, rows=8, parts=4, bytes=9, rows_bytes=5)
+    fits = MemoryOverflow(
+        error_message=SAID, fitting_rows=8, parts=4, peak_bytes=9, fitting_rows_peak_bytes=5
+    )
     monkeypatch.setattr("uncork.engine.tune.memory_strategies._fitting", lambda *given: fits)
-    told, step = made_to_fit(subject(tmp_path), 2, SAID, Policy(), Journal(None))
+    told, step = fit_into_memory(subject(tmp_path), 2, SAID, Policy(), Journal(None))
     assert told is fits
     assert step.edits == (MicroBatches(parts=4),)
 
@@ -100,11 +102,11 @@ class Keeping(L.Layer):
 def test_where_neither_helps_both_reasons_are_told(tmp_path: Path, little: list[Any]) -> None:
     found = normalized(tmp_path, Keeping(name="keeping"))
     with pytest.raises(OutOfMemory, match=r"'norm' .* from the whole batch") as refused:
-        made_to_fit(found, 2, SAID, Policy(), Journal(None))
+        fit_into_memory(found, 2, SAID, Policy(), Journal(None))
     assert refused.value.received.count(SAID) == 1
     assert "the layer 'keeping' keeps a tensor of its call" in refused.value.received
     assert "a smaller batch" in refused.value.remedy
-    assert found.original.step == ()
+    assert found.original.step_edits == ()
 
 
 def test_in_no_number_of_segments_it_may_fit(tmp_path: Path, monkeypatch: Any) -> None:
@@ -112,14 +114,14 @@ def test_in_no_number_of_segments_it_may_fit(tmp_path: Path, monkeypatch: Any) -
         rows = next(iter(run.__self__.runner.feed.dataset))[0].shape[0]
         return rows * MOST // 10 if rows <= 10 else None
 
-    monkeypatch.setattr(room.Memory, "taken", taken)
-    monkeypatch.setattr(room, "limit", lambda device: MOST * 10 / 8)
-    monkeypatch.setattr(room, "peak", lambda device: 0)
+    monkeypatch.setattr(room.MemoryMeter, "taken", taken)
+    monkeypatch.setattr(room, "device_limit_bytes", lambda device: MOST * 10 / 8)
+    monkeypatch.setattr(room, "device_peak_bytes", lambda device: 0)
     with pytest.raises(OutOfMemory, match="in as many segments as it can be cut in"):
-        made_to_fit(normalized(tmp_path), 2, SAID, Policy(), Journal(None))
+        fit_into_memory(normalized(tmp_path), 2, SAID, Policy(), Journal(None))
 
 
 def test_more_segments_run_more_of_them_again(tmp_path: Path) -> None:
     model = normalized(tmp_path).model
-    counts = [segments_run_again(model, segments) for segments in (2, 4, 8, 64)]
+    counts = [count_recomputed_segments(model, segments) for segments in (2, 4, 8, 64)]
     assert counts == sorted(set(counts))

@@ -15,24 +15,24 @@ from uncork.core.base.journal import Journal
 from uncork.core.base.measurement import compare
 from uncork.core.base.record import from_json, replace
 from uncork.core.documents.diagnosis import WorkloadDiagnosis
-from uncork.core.documents.job import Job, Result
+from uncork.core.documents.job import Job, JobResult
 from uncork.core.documents.plan import Policy, Proof
 from uncork.core.edits.edit import Guarantee
 from uncork.core.edits.step import StepsPerExecution
-from uncork.core.evidence.batches import BatchSize
-from uncork.engine.commands.tune import plan_of
+from uncork.core.evidence.batches import BatchSizeTrial
+from uncork.engine.commands.tune import create_plan
 from uncork.engine.subject import time_budget as seconds
 from uncork.engine.subject.subject import Subject
-from uncork.engine.tune.tuner import Walk
-from uncork.engine.worker.tune_job import Tuning
+from uncork.engine.tune.tuner import Tuner
+from uncork.engine.worker.tune_job import TuneJob
 from uncork.measure.benchmark.interleave import Block, interleave
 from uncork.optimizations.base.proposal import Optimization, Proposal, Skipped
-from uncork.training.variant import Version, VersionRunner
+from uncork.training.variant import Variant, VariantRunner
 
 FAR = 1e9  # seconds of budget
 
 
-class FakeRunner(VersionRunner):
+class FakeRunner(VariantRunner):
     """Blocks with these speeds, one after the other, in no time."""
 
     def __init__(self, speeds: Iterator[float]) -> None:
@@ -54,28 +54,28 @@ class FakeSubject(Subject):
 
     def __init__(self, trials: dict[int, list[list[float]]]) -> None:
         self.workload = DIAGNOSIS.workload
-        self.original = Version(None)
+        self.original = Variant(None)
         self.notes: list[str] = []
         self.trials = trials
 
-    def runner(self, version: Version) -> VersionRunner:
-        if not version.step:
+    def runner(self, version: Variant) -> VariantRunner:
+        if not version.step_edits:
             return FakeRunner(cycle([100.0]))
-        left = self.trials[version.step[-1].steps]
+        left = self.trials[version.step_edits[-1].steps]
         speeds = left.pop(0) if len(left) > 1 else left[0]
-        before = 1.5 ** (len(version.step) - 1)  # each step kept so far was CLEAR
+        before = 1.5 ** (len(version.step_edits) - 1)  # each step kept so far was CLEAR
         return FakeRunner(cycle([before * speed for speed in speeds]))
 
-    def resident(self, version: Version) -> VersionRunner:
+    def resident(self, version: Variant) -> VariantRunner:
         return FakeRunner(cycle([200.0]))
 
-    def supply(self, version: Version) -> Any:
+    def supply(self, version: Variant) -> Any:
         raise NotImplementedError
 
-    def prove_step(self, version: Version, kind: Guarantee, budget_s: float) -> Proof:
+    def prove_step(self, version: Variant, kind: Guarantee, budget_s: float) -> Proof:
         return Proof(kind=kind, passed=True, detail="by decree")
 
-    def prove_training(self, version: Version, budget_s: float) -> Proof:
+    def prove_training(self, version: Variant, budget_s: float) -> Proof:
         return Proof(kind="training", passed=True, detail="by decree")
 
     def restore(self) -> None:
@@ -106,26 +106,30 @@ def optimization(
                 return Skipped(reason="something else is the bottleneck")
             edits = (StepsPerExecution(steps=steps),)
             why = "it may help"
-            return Proposal(edits=edits, predicted=promised, at=None, why=why, first=first)
+            return Proposal(
+                edits=edits, predicted=promised, at=None, rationale=why, prerequisite=first
+            )
 
     return Grouping()
 
 
 @pytest.fixture
-def walked() -> Callable[..., Walk]:
+def walked() -> Callable[..., Tuner]:
     def run(
         trials: dict[int, list[list[float]]],
         budget_s: float = FAR,
         promises: dict[int, float | None] | None = None,
         **options: Any,
-    ) -> Walk:
-        walk = Walk(
+    ) -> Tuner:
+        walk = Tuner(
             FakeSubject(trials),
             DIAGNOSIS,
             FOUR_CORES,
             Policy(budget_s=budget_s),
             Journal(),
-            road=tuple(optimization(steps, (promises or {}).get(steps, 1.5)) for steps in trials),
+            optimizations=tuple(
+                optimization(steps, (promises or {}).get(steps, 1.5)) for steps in trials
+            ),
             **options,
         )
         walk.run()
@@ -134,7 +138,7 @@ def walked() -> Callable[..., Walk]:
     return run
 
 
-def outcomes(walk: Walk) -> list[tuple[str, str]]:
+def outcomes(walk: Tuner) -> list[tuple[str, str]]:
     return [(step.name, step.outcome) for step in walk.steps]
 
 
@@ -170,12 +174,12 @@ def test_what_was_plainly_no_faster_is_not_looked_at_again(walked) -> None:
     assert outcomes(walk) == [("grouping_2", "rejected")]
 
 
-@pytest.mark.parametrize("left_s", [5.0, seconds.PAIRS_S + 1])
+@pytest.mark.parametrize("left_s", [5.0, seconds.TRIAL_S + 1])
 def test_without_time_there_is_no_second_look(walked, left_s: float) -> None:
     """Time for the trial alone is not enough: its proof and what comes after count, too."""
     walk = walked({2: [UNCLEAR, CLEAR]}, budget_s=10.0 + left_s, reserved_s=10.0)
     assert [outcome for _, outcome in outcomes(walk)] == [
-        "skipped" if left_s < seconds.PAIRS_S else "rejected"
+        "skipped" if left_s < seconds.TRIAL_S else "rejected"
     ]
 
 
@@ -188,7 +192,7 @@ def test_what_was_kept_back_for_confirming_is_used_where_nothing_is_to_confirm(w
 
 @pytest.mark.parametrize(
     ("left_s", "order"),
-    [(FAR, [2, 3]), (seconds.PAIRS_S + seconds.TAIL_S + 9, [3, 2])],
+    [(FAR, [2, 3]), (seconds.TRIAL_S + seconds.AFTER_GAIN_S + 9, [3, 2])],
 )
 def test_short_time_is_kept_for_what_promises_more(walked, left_s: float, order: list[int]) -> None:
     options = {"budget_s": 100.0 + left_s, "reserved_s": 100.0}
@@ -200,14 +204,14 @@ def test_what_promises_nothing_has_the_time_that_is_left(walked, monkeypatch) ->
     """It gave way to what promised more, and that has won nothing."""
     alone = compare([100.0, 100.0], [150.0, 150.0])
     monkeypatch.setattr("uncork.engine.tune.tuner.compare_resident", lambda *_: alone)
-    left_s = seconds.PAIRS_S + seconds.TAIL_S + 9
+    left_s = seconds.TRIAL_S + seconds.AFTER_GAIN_S + 9
     options = {"budget_s": 100.0 + left_s, "reserved_s": 100.0}
     walk = walked({2: [CLEAR], 3: [USELESS]}, promises={2: None, 3: 2.0}, **options)
     assert outcomes(walk) == [("grouping_3", "rejected"), ("grouping_2", "kept")]
 
 
 def test_what_promises_less_waits_for_nobody_further_back(walked) -> None:
-    left_s = seconds.PAIRS_S + seconds.TAIL_S + 9
+    left_s = seconds.TRIAL_S + seconds.AFTER_GAIN_S + 9
     options = {"budget_s": 100.0 + left_s, "reserved_s": 100.0}
     walk = walked({2: [USELESS], 3: [CLEAR]}, promises={2: 2.0, 3: 1.2}, **options)
     assert outcomes(walk) == [("grouping_2", "rejected"), ("grouping_3", "kept")]
@@ -227,7 +231,7 @@ def test_a_gain_that_was_seen_gets_the_time_of_what_promises_less(
     budget_s = 1000.0
     promises = {2: promised, 3: 1.5}
     walked({2: [CLEAR], 3: [CLEAR]}, budget_s, promises=promises, reserved_s=0.0)
-    needed_s = seconds.TAIL_S + kept * (seconds.PAIRS_S + seconds.TAIL_S)
+    needed_s = seconds.AFTER_GAIN_S + kept * (seconds.TRIAL_S + seconds.AFTER_GAIN_S)
     assert patience[0] == pytest.approx(budget_s - needed_s, abs=5.0)
 
 
@@ -236,8 +240,13 @@ def test_a_step_that_had_better_come_first_does(outcome: str) -> None:
     """And only once, whatever became of it."""
     trials = {2: [CLEAR], 5: [CLEAR], 3: [CLEAR if outcome == "kept" else USELESS]}
     road = (optimization(2, first="grouping_3"), optimization(5), optimization(3))
-    walk = Walk(
-        FakeSubject(trials), DIAGNOSIS, FOUR_CORES, Policy(budget_s=FAR), Journal(), road=road
+    walk = Tuner(
+        FakeSubject(trials),
+        DIAGNOSIS,
+        FOUR_CORES,
+        Policy(budget_s=FAR),
+        Journal(),
+        optimizations=road,
     )
     walk.run()
     names = [("grouping_3", outcome), ("grouping_2", "kept"), ("grouping_5", "kept")]
@@ -257,16 +266,22 @@ def test_another_training_comes_last_and_with_consent_only(
     """Whatever is looked at again is compared with the training as it was written."""
     road = (optimization(5, promise="training"), optimization(2), optimization(3))
     subject = FakeSubject({5: [CLEAR], 2: [UNCLEAR, CLEAR], 3: [CLEAR]})
-    policy = Policy(budget_s=FAR, loosest=loosest)
-    walk = Walk(subject, DIAGNOSIS, FOUR_CORES, policy, Journal(), road=road)
+    policy = Policy(budget_s=FAR, loosest_guarantee=loosest)
+    walk = Tuner(subject, DIAGNOSIS, FOUR_CORES, policy, Journal(), optimizations=road)
     walk.run()
     assert outcomes(walk) == expected
 
 
-def size(times: int, higher: float = 0.0) -> BatchSize:
+def size(times: int, higher: float = 0.0) -> BatchSizeTrial:
     faster = compare([1.0, 1.0], [2.0, 2.0])
     about = {"samples": 100, "loss": 1.0, "error": 0.1, "noise": 0.1}
-    return BatchSize(times=times, rate=2.0, faster=faster, higher=higher, **about)
+    return BatchSizeTrial(
+        batch_multiplier=times,
+        learning_rate_multiplier=2.0,
+        speedup=faster,
+        loss_increase=higher,
+        **about,
+    )
 
 
 class Larger(Optimization):
@@ -276,11 +291,11 @@ class Larger(Optimization):
 
     def propose(self, diagnosis: WorkloadDiagnosis, *_: object) -> Proposal | Skipped:
         """The largest of those that hold."""
-        held = [each for each in diagnosis.batch_sizes if each.holds]
+        held = [each for each in diagnosis.batch_size_trials if each.is_within_noise]
         if not held:
             return Skipped(reason="none is left")
-        edits = (StepsPerExecution(steps=held[-1].times),)
-        return Proposal(edits=edits, predicted=2.0, at=None, why="it may help")
+        edits = (StepsPerExecution(steps=held[-1].batch_multiplier),)
+        return Proposal(edits=edits, predicted=2.0, at=None, rationale="it may help")
 
 
 @pytest.mark.parametrize(
@@ -292,16 +307,16 @@ def test_where_a_larger_batch_is_not_proved_a_smaller_one_is_tried(
     tried: list[int] = []
 
     class Sized(FakeSubject):
-        def batch_sizes(self, version: Version, budget_s: float) -> tuple[BatchSize, ...]:
+        def batch_sizes(self, version: Variant, budget_s: float) -> tuple[BatchSizeTrial, ...]:
             return size(2), size(4), size(8), size(16, higher=1.0)
 
-        def prove_training(self, version: Version, budget_s: float) -> Proof:
-            tried.append(version.step[-1].steps)
+        def prove_training(self, version: Variant, budget_s: float) -> Proof:
+            tried.append(version.step_edits[-1].steps)
             return Proof(kind="training", passed=tried[-1] <= passes, detail="by decree")
 
     subject = Sized({steps: [CLEAR] for steps in (2, 4, 8)})
-    policy = Policy(budget_s=FAR, loosest="training")
-    walk = Walk(subject, DIAGNOSIS, FOUR_CORES, policy, Journal(), road=(Larger(),))
+    policy = Policy(budget_s=FAR, loosest_guarantee="training")
+    walk = Tuner(subject, DIAGNOSIS, FOUR_CORES, policy, Journal(), optimizations=(Larger(),))
     walk.run()
     assert outcomes(walk) == [("larger", outcome)]
     assert tried == expected
@@ -317,30 +332,30 @@ def test_every_outcome_is_told_and_saved(walked) -> None:
 def test_a_loop_that_ends_by_itself_is_no_interruption(
     walked, tmp_path: Path, interrupted: bool
 ) -> None:
-    tuning = Tuning(Job(mode="tune"), Journal(), str(tmp_path))
+    tuning = TuneJob(Job(mode="tune"), Journal(), str(tmp_path))
     tuning._walk = walked({2: [CLEAR]})
     tuning.finish(interrupted=interrupted)
     found = tuning.result
-    assert found.interrupted == interrupted
+    assert found.is_interrupted == interrupted
     assert [step.outcome for step in found.steps] == ["kept"]
     assert any("ended by itself" in note for note in found.notes) != interrupted
 
 
 def test_a_script_that_fails_loses_no_step(walked, tmp_path: Path) -> None:
-    job = Job(mode="tune", result=str(tmp_path / "result"))
-    tuning = Tuning(job, Journal(), str(tmp_path))
+    job = Job(mode="tune", result_path=str(tmp_path / "result"))
+    tuning = TuneJob(job, Journal(), str(tmp_path))
     tuning.fail()
     assert not (tmp_path / "result").exists()
     tuning._walk = walked({2: [CLEAR]})
     tuning.fail()
-    found = from_json((tmp_path / "result").read_bytes(), Result)
-    assert (found.failed, found.interrupted) == (True, False)
+    found = from_json((tmp_path / "result").read_bytes(), JobResult)
+    assert (found.has_script_failed, found.is_interrupted) == (True, False)
     assert [step.outcome for step in found.steps] == ["kept"]
-    assert "the script failed: only what was tried" in plan_of(found, "", Policy()).notes[-1]
+    assert "the script failed: only what was tried" in create_plan(found, "", Policy()).notes[-1]
 
 
 def test_nothing_tried_is_no_result(tmp_path: Path) -> None:
-    tuning = Tuning(Job(mode="tune"), Journal(), str(tmp_path))
+    tuning = TuneJob(Job(mode="tune"), Journal(), str(tmp_path))
     tuning.finish()
     assert tuning.result is None
 
@@ -352,11 +367,13 @@ class InBits(FakeSubject):
         super().__init__({1: [CLEAR], 2: [CLEAR]})
         self.enough, self.asked = enough, list[int]()
 
-    def prove_step(self, version: Version, kind: Guarantee, budget_s: float) -> Proof:
-        self.asked.append(version.step[-1].steps)
-        passed = self.enough == "careful" and version.step[-1].steps == 2
+    def prove_step(self, version: Variant, kind: Guarantee, budget_s: float) -> Proof:
+        self.asked.append(version.step_edits[-1].steps)
+        passed = self.enough == "careful" and version.step_edits[-1].steps == 2
         harmed = self.enough != "unclear"
-        return Proof(kind=kind, passed=passed, detail="by decree", harmed=harmed and not passed)
+        return Proof(
+            kind=kind, passed=passed, detail="by decree", is_disproved=harmed and not passed
+        )
 
 
 class FewBits(Optimization):
@@ -368,9 +385,9 @@ class FewBits(Optimization):
 
     def propose(self, diagnosis: WorkloadDiagnosis, *_: object) -> Proposal | Skipped:
         """By what the workload keeps."""
-        steps = 1 + len(diagnosis.workload.kept_in("mixed_bfloat16"))
+        steps = 1 + len(diagnosis.workload.float32_layers("mixed_bfloat16"))
         edits = (StepsPerExecution(steps=steps),)
-        return Proposal(edits=edits, predicted=1.5, at=None, why="it may help")
+        return Proposal(edits=edits, predicted=1.5, at=None, rationale="it may help")
 
 
 @pytest.mark.parametrize(
@@ -392,13 +409,15 @@ def test_what_harms_a_training_is_tried_with_fewer_layers(
     enough: str, layers: tuple[str, ...], asked: list[int], outcome: str, reason: str
 ) -> None:
     subject = InBits(enough)
-    work = replace(DIAGNOSIS.workload, sensitive_layers=layers)
+    work = replace(DIAGNOSIS.workload, precision_sensitive_layers=layers)
     before = replace(DIAGNOSIS, workload=work)
-    walk = Walk(subject, before, FOUR_CORES, Policy(budget_s=FAR), Journal(), road=(FewBits(),))
-    walk._keep = lambda candidate, measured: candidate.step  # type: ignore[method-assign]
+    walk = Tuner(
+        subject, before, FOUR_CORES, Policy(budget_s=FAR), Journal(), optimizations=(FewBits(),)
+    )
+    walk._keep = lambda candidate, measured: candidate.step_edits  # type: ignore[method-assign]
     walk.run()
     (step,) = walk.steps
     assert subject.asked == asked
     assert step.outcome == outcome
     assert step.reason.endswith(reason)
-    assert not walk.now.workload.careful or outcome == "kept"
+    assert not walk.diagnosis.workload.is_precision_conservative or outcome == "kept"

@@ -7,7 +7,7 @@ import math
 import pytest
 from tensorflow.python.eager import context
 
-from uncork.measure.benchmark.async_backlog import Backlog, runs_behind
+from uncork.measure.benchmark.async_backlog import AsyncBacklog, is_execution_async
 
 
 @pytest.fixture
@@ -19,19 +19,19 @@ def waited(asynchronous: None, monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_ops_that_run_at_once_leave_no_backlog() -> None:
-    backlog = Backlog()
-    assert not runs_behind()
-    backlog.allow(1, 1, 0.001, 9.0)
-    assert not any(backlog.grows(steps) for steps in range(9))
+    backlog = AsyncBacklog()
+    assert not is_execution_async()
+    backlog.set_limit(1, 1, 0.001, 9.0)
+    assert not any(backlog.can_start_next(steps) for steps in range(9))
 
 
 def test_as_many_are_started_as_were_timed_before(waited: list[int]) -> None:
-    backlog, looked_at = Backlog(), []
-    assert runs_behind()
+    backlog, looked_at = AsyncBacklog(), []
+    assert is_execution_async()
     for steps in range(1, 40):
-        if not backlog.grows(steps):
+        if not backlog.can_start_next(steps):
             looked_at.append(steps)
-            backlog.allow(steps, steps, 0.01 * steps, 9.0)
+            backlog.set_limit(steps, steps, 0.01 * steps, 9.0)
     assert looked_at == [1, 2, 4, 8, 16, 32]
     assert len(waited) == 6
 
@@ -40,12 +40,12 @@ def test_as_many_are_started_as_were_timed_before(waited: list[int]) -> None:
 def test_no_more_than_the_time_that_is_left_allows(
     waited: list[int], left_s: float, steps: int
 ) -> None:
-    backlog = Backlog()
-    backlog.allow(20, 20, 0.2, left_s)
-    assert [backlog.grows(20 + n) for n in range(steps + 1)] == [True] * steps + [False]
+    backlog = AsyncBacklog()
+    backlog.set_limit(20, 20, 0.2, left_s)
+    assert [backlog.can_start_next(20 + n) for n in range(steps + 1)] == [True] * steps + [False]
 
 
 def test_before_anything_is_timed_one_step_is_started(waited: list[int]) -> None:
-    backlog = Backlog()
-    backlog.allow(20, 0, 0.2, math.inf)
-    assert [backlog.grows(20 + n) for n in range(2)] == [True, False]
+    backlog = AsyncBacklog()
+    backlog.set_limit(20, 0, 0.2, math.inf)
+    assert [backlog.can_start_next(20 + n) for n in range(2)] == [True, False]

@@ -16,7 +16,7 @@ def took(monkeypatch):
 
     def fake(alone, all_):
         one, many = itertools.cycle(alone), itertools.cycle(all_)
-        monkeypatch.setattr(contention, "cpus", lambda: 4.0)
+        monkeypatch.setattr(contention, "usable_cpus", lambda: 4.0)
         monkeypatch.setattr(
             contention, "_took", lambda pool, threads: next(one if threads == 1 else many)
         )
@@ -26,23 +26,23 @@ def took(monkeypatch):
 
 def test_the_time_of_one_over_that_of_all(took):
     took([0.010], [0.016])
-    assert contention.together() == pytest.approx(0.625)
+    assert contention.busy_core_speed_ratio() == pytest.approx(0.625)
 
 
 def test_a_disturbed_round_does_not_count(took):
     took([0.010], [0.0125, 0.2, 0.0125, 0.0125])
-    assert contention.together() == pytest.approx(0.8)
+    assert contention.busy_core_speed_ratio() == pytest.approx(0.8)
 
 
 def test_nobody_is_faster_in_company(took):
     took([0.011], [0.010])
-    assert contention.together() == 1.0
+    assert contention.busy_core_speed_ratio() == 1.0
 
 
 @pytest.mark.parametrize("cpus", [0.5, 1.0, 1.9])
 def test_one_core_is_alone(monkeypatch, cpus):
-    monkeypatch.setattr(contention, "cpus", lambda: cpus)
-    assert contention.together() == 1.0
+    monkeypatch.setattr(contention, "usable_cpus", lambda: cpus)
+    assert contention.busy_core_speed_ratio() == 1.0
 
 
 def test_waiting_does_not_count(monkeypatch):

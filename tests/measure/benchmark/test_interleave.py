@@ -12,13 +12,13 @@ import pytest
 
 from uncork.core.base.measurement import compare
 from uncork.measure.benchmark.interleave import (
-    LOST_PAIRS,
     MAX_PAIRS,
+    MIN_LOST_PAIRS,
     MIN_PAIRS,
     Block,
+    compare_few_pairs,
     interleave,
-    paired,
-    patiently,
+    interleave_until_budget,
     summarize,
 )
 
@@ -73,18 +73,18 @@ def test_what_is_clear_is_decided_by_the_fewest_pairs():
 def test_a_loss_is_clear_even_sooner():
     found, calls = trial([200.0, 201.0], [100.0, 101.0])
     assert found.comparison.verdict == "slower"
-    assert len(calls) == 2 * LOST_PAIRS
+    assert len(calls) == 2 * MIN_LOST_PAIRS
 
 
 def test_one_win_among_losses_goes_on():
     _, calls = trial([200.0, 100.0], [100.0, 101.0])
-    assert len(calls) > 2 * LOST_PAIRS
+    assert len(calls) > 2 * MIN_LOST_PAIRS
 
 
 def test_what_loses_each_time_is_given_up_even_where_the_interval_is_wide():
     found, calls = trial([200.0, 200.0], [20.0, 150.0])
     assert found.comparison.verdict == "not_proven"
-    assert len(calls) == 2 * LOST_PAIRS
+    assert len(calls) == 2 * MIN_LOST_PAIRS
 
 
 def test_what_stays_unclear_ends_after_the_most_pairs():
@@ -126,7 +126,7 @@ def test_a_gain_too_small_to_keep_is_not_faster():
 def test_with_patience_the_time_is_used_up_and_looked_at_once():
     clock = Clock()
     runners = Fake(clock, "A", [100.0, 101.0]), Fake(clock, "B", [200.0, 201.0])
-    found = patiently(*runners, block_s=1.0, budget_s=30.0, clock=clock)
+    found = interleave_until_budget(*runners, block_s=1.0, budget_s=30.0, clock=clock)
     assert "".join(clock.calls) == "ABBA" * 4
     assert found.comparison.low == compare([100, 101] * 4, [200, 201] * 4).low
 
@@ -135,7 +135,9 @@ def test_patience_proves_what_many_looks_cannot():
     base, candidate = [100.0, 125.0, 85.0], [124.0, 117.0, 115.0]
     clock = Clock()
     runners = Fake(clock, "A", base), Fake(clock, "B", candidate)
-    once = patiently(*runners, block_s=1.0, budget_s=44.0, at_least=1.03, clock=clock).comparison
+    once = interleave_until_budget(
+        *runners, block_s=1.0, budget_s=44.0, min_ratio=1.03, clock=clock
+    ).comparison
     many = trial(base, candidate, at_least=1.03, budget_s=44.0)[0].comparison
     assert once.n <= many.n + 1
     assert (once.verdict, many.verdict) == ("faster", "not_proven")
@@ -163,13 +165,13 @@ def test_a_true_difference_is_found_in_time():
 def test_what_could_have_been_seen_is_stated():
     quiet, loud = noisy(1, 1.0, 0.01), noisy(1, 1.0, 0.2)
     assert quiet.verdict == loud.verdict == "not_proven"
-    assert 1.0 < quiet.detectable < 1.05 < loud.detectable
+    assert 1.0 < quiet.min_detectable_ratio < 1.05 < loud.min_detectable_ratio
 
 
 def pair_up(base: list[float], candidate: list[float]):
     clock = Clock()
     runners = Fake(clock, "A", base), Fake(clock, "B", candidate)
-    return paired(*runners, block_s=1.0).comparison, "".join(clock.calls)
+    return compare_few_pairs(*runners, block_s=1.0).comparison, "".join(clock.calls)
 
 
 @pytest.mark.parametrize("gain", [0.7, 1.0, 1.04, 1.6, 3.0])
@@ -216,7 +218,7 @@ def test_what_waits_between_epochs_by_chance_does_not_hide_a_gain():
     # 320 samples take 3.2 s and 1.6 s, and three of six blocks wait for 3.2 s.
     assert found.comparison.verdict == "faster"
     assert found.comparison.ratio == pytest.approx((3.2 + 1.6) / (1.6 + 1.6), rel=0.01)
-    assert found.base.between_epochs is None  # three ends do not tell
+    assert found.base.between_epochs_share is None  # three ends do not tell
 
 
 def test_where_one_side_does_not_know_its_ends_they_count_as_they_are():
@@ -225,7 +227,7 @@ def test_where_one_side_does_not_know_its_ends_they_count_as_they_are():
     does_not = Waiting(clock, "B", [200.0], waits_s, knows=False)
     found = interleave(knows, does_not, block_s=1.0, budget_s=0.0, clock=clock)
     assert found.comparison.verdict == "not_proven"
-    assert found.candidate.between_epochs is None
+    assert found.candidate.between_epochs_share is None
 
 
 def test_what_one_side_always_loses_between_epochs_is_its_own():
@@ -243,7 +245,7 @@ def test_bad_luck_between_epochs_of_one_side_alone_is_no_gain(seed):
     speeds = [100.0 * math.exp(draw.gauss(0, 0.02)) for _ in range(2 * MAX_PAIRS)]
     unlucky = Waiting(clock, "A", speeds[::2], [3.2])
     lucky = Waiting(clock, "B", speeds[1::2], [3.2, 3.2, 0.0, 3.2, 3.2])
-    found = interleave(unlucky, lucky, block_s=1.0, budget_s=0.0, at_least=1.03, clock=clock)
+    found = interleave(unlucky, lucky, block_s=1.0, budget_s=0.0, min_ratio=1.03, clock=clock)
     assert found.comparison.verdict != "faster"
 
 
@@ -251,8 +253,8 @@ def test_it_takes_some_ends_to_tell_what_passes_between_epochs():
     clock = Clock()
     runner = Waiting(clock, "A", [100.0], [0.0, 3.2])
     blocks = [runner.block(1.0) for _ in range(4)]
-    assert summarize(blocks[:3]).between_epochs is None
-    assert summarize(blocks).between_epochs == pytest.approx(2 * 3.2 / (4 * 3.2 + 2 * 3.2))
+    assert summarize(blocks[:3]).between_epochs_share is None
+    assert summarize(blocks).between_epochs_share == pytest.approx(2 * 3.2 / (4 * 3.2 + 2 * 3.2))
 
 
 def test_neither_side_always_runs_first():
@@ -263,8 +265,8 @@ def test_neither_side_always_runs_first():
 
 def test_each_side_keeps_its_own_blocks():
     found, _ = trial([100.0], [250.0])
-    assert found.base.blocks == pytest.approx((100.0,) * 3)
-    assert found.candidate.blocks == pytest.approx((250.0,) * 3)
+    assert found.base.block_samples_per_s == pytest.approx((100.0,) * 3)
+    assert found.candidate.block_samples_per_s == pytest.approx((250.0,) * 3)
     assert found.comparison.ratio == pytest.approx(2.5)
 
 
@@ -291,7 +293,7 @@ def test_a_measurement_is_the_middle_of_its_blocks():
     assert found.step_s.n == 3
     assert found.cpu_s_per_step == pytest.approx(0.1)
     assert found.warmup_s == 0.5
-    assert found.blocks == pytest.approx((100.0, 400.0, 200.0))
+    assert found.block_samples_per_s == pytest.approx((100.0, 400.0, 200.0))
 
 
 def test_one_slow_block_does_not_move_the_middle():
@@ -307,6 +309,6 @@ def test_one_block_has_no_interval():
 
 def test_what_pays_although_its_steps_are_slower_is_not_given_up():
     """XLA that compiles for minutes: steps without it need not be as fast."""
-    assert trial([100.0, 100.0], [85.0, 85.0])[0].comparison.n == LOST_PAIRS
+    assert trial([100.0, 100.0], [85.0, 85.0])[0].comparison.n == MIN_LOST_PAIRS
     found, _ = trial([100.0, 101.0], [85.0, 86.0], at_least=0.4)
     assert found.comparison.verdict == "faster"

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import mmap
 
-from uncork.measure.benchmark.page_faults import faulting_s, memory
+from uncork.measure.benchmark.page_faults import page_fault_s_since, take_memory_snapshot
 
 PRIVATE = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
 SIZE = 32 << 20
@@ -17,37 +17,37 @@ def touched() -> mmap.mmap:
 
 
 def test_memory_that_is_given_back_and_made_anew_is_counted():
-    before = memory()
+    before = take_memory_snapshot()
     for _ in range(2):
         touched().close()
-    again_s = faulting_s(before)
-    before = memory()
+    again_s = page_fault_s_since(before)
+    before = take_memory_snapshot()
     for _ in range(16):
         touched().close()
-    assert 0 < again_s < faulting_s(before)
+    assert 0 < again_s < page_fault_s_since(before)
 
 
 def test_memory_that_stays_is_not():
-    before = memory()
+    before = take_memory_snapshot()
     pages = [touched() for _ in range(4)]
     assert len(pages) == 4
-    stays_s = faulting_s(before)
-    before = memory()
+    stays_s = page_fault_s_since(before)
+    before = take_memory_snapshot()
     while pages:
         pages.pop().close()
         for _ in range(3):
             touched().close()
-    assert stays_s < faulting_s(before) / 2
+    assert stays_s < page_fault_s_since(before) / 2
 
 
 def test_it_is_no_more_than_the_system_worked():
-    before = memory()
+    before = take_memory_snapshot()
     touched().close()
-    after = memory()
+    after = take_memory_snapshot()
     assert before is not None
     assert after is not None
-    assert faulting_s(before) <= memory().system_s - before.system_s
+    assert page_fault_s_since(before) <= take_memory_snapshot().system_s - before.system_s
 
 
 def test_where_nobody_counts_nothing_is_known():
-    assert faulting_s(None) == 0.0
+    assert page_fault_s_since(None) == 0.0

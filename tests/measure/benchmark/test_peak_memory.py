@@ -5,21 +5,21 @@ import sys
 import numpy as np
 import pytest
 
-from uncork.measure.benchmark.peak_memory import peak_memory
+from uncork.measure.benchmark.peak_memory import measure_peak_memory
 
 MB = 1 << 20
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells the height of a process")
 def test_what_was_given_back_in_between_counts():
-    with peak_memory() as peak:
+    with measure_peak_memory() as peak:
         held = np.ones(64 * MB, np.uint8)
         del held
-    assert peak.bytes > 48 * MB
+    assert peak.added_bytes > 48 * MB
 
 
 def test_an_error_on_the_way_is_the_caller_s():
-    with pytest.raises(MemoryError), peak_memory():
+    with pytest.raises(MemoryError), measure_peak_memory():
         raise MemoryError
 
 
@@ -29,6 +29,6 @@ def test_where_the_peak_so_far_cannot_be_forgotten_it_does_not_count(monkeypatch
     monkeypatch.setattr(module, "_FORGET", tmp_path)  # a folder, which nobody writes to
     monkeypatch.setattr(module, "_taken", lambda: next(taken))
     monkeypatch.setattr(module, "_highest", lambda: 900 * MB)
-    with peak_memory() as peak:
+    with measure_peak_memory() as peak:
         pass
-    assert (peak.bytes, peak.highest) == (64 * MB, 164 * MB)
+    assert (peak.added_bytes, peak.total_bytes) == (64 * MB, 164 * MB)

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from uncork.measure.benchmark import quiesce as module
-from uncork.measure.benchmark.quiesce import settle
+from uncork.measure.benchmark.quiesce import wait_until_idle
 
 
 @pytest.fixture
@@ -32,16 +32,16 @@ def clocks(monkeypatch):
 
 def test_it_waits_for_threads_that_end(clocks):
     clocks.busy_until = 0.2
-    assert 0.2 <= settle() < 0.3
+    assert 0.2 <= wait_until_idle() < 0.3
 
 
 def test_where_all_is_quiet_it_hardly_waits(clocks):
-    assert settle() < 0.05
+    assert wait_until_idle() < 0.05
 
 
 def test_for_threads_that_never_end_it_does_not_wait_for_ever(clocks):
     clocks.busy_until = 1e9
-    assert settle() < 1.0
+    assert wait_until_idle() < 1.0
 
 
 def test_a_real_thread_is_seen():
@@ -58,7 +58,7 @@ def test_a_real_thread_is_seen():
 
         thread = threading.Thread(target=work)
         thread.start()
-        settle()
+        wait_until_idle()
         waited = ended.is_set()
         thread.join()
         return waited

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
-from uncork.measure.benchmark.step_trace import numbered, trace_into
+from uncork.measure.benchmark.step_trace import mark_steps, write_trace
 
 MATRIX = tf.ones([64, 64])
 
@@ -36,23 +36,23 @@ def marks(space):
 
 def test_each_execution_is_a_step_with_all_that_it_takes(tmp_path):
     found = []
-    trace_into(str(tmp_path), lambda: found.extend(numbered(steps(3))))
+    write_trace(str(tmp_path), lambda: found.extend(mark_steps(steps(3))))
     assert found == [2, 2, 2]
     assert [number for number in marks(traced(tmp_path)) if number < 3] == [0, 1, 2]
 
 
 def test_where_nobody_traces_nothing_is_marked():
     given = steps(3)
-    assert list(numbered(given)) == [2, 2, 2]
+    assert list(mark_steps(given)) == [2, 2, 2]
 
 
 def test_an_error_ends_the_trace(tmp_path):
     with pytest.raises(ZeroDivisionError):
-        trace_into(str(tmp_path), lambda: 1 / 0)
-    trace_into(str(tmp_path), lambda: None)
+        write_trace(str(tmp_path), lambda: 1 / 0)
+    write_trace(str(tmp_path), lambda: None)
 
 
 def test_one_trace_after_the_other_is_kept(tmp_path, monkeypatch):
     for number in range(2):
-        trace_into(str(tmp_path / str(number)), lambda: list(numbered(steps(1))))
+        write_trace(str(tmp_path / str(number)), lambda: list(mark_steps(steps(1))))
     assert len(list(tmp_path.rglob("*.xplane.pb"))) == 2

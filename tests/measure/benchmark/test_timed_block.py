@@ -7,12 +7,12 @@ import itertools
 import pytest
 
 from uncork.core.base.errors import NothingToMeasure
-from uncork.measure.benchmark.timed_block import timed
+from uncork.measure.benchmark.timed_block import time_block
 
 
 def test_warm_up_executions_are_not_counted():
     executions = itertools.repeat(4)
-    block = timed(executions, 0.0, 32.0)
+    block = time_block(executions, 0.0, 32.0)
     assert block.steps == 4
     assert block.samples == 128.0
     assert block.warmup_s >= 0
@@ -26,7 +26,7 @@ def test_only_what_ran_is_counted():
             ran.append(number)
             yield 2
 
-    block = timed(executions(), 0.02, 1.0)
+    block = time_block(executions(), 0.02, 1.0)
     assert block.steps % 2 == 0
     assert 0 < block.steps < 2 * len(ran)
     assert block.samples_per_s > 0
@@ -38,4 +38,4 @@ def test_an_error_of_the_training_comes_through():
         raise NothingToMeasure("no batch")
 
     with pytest.raises(NothingToMeasure):
-        timed(executions(), 0.0, 1.0)
+        time_block(executions(), 0.0, 1.0)

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from uncork.core.base.machine import PLAIN_ALLOCATOR
+from uncork.core.base.machine import DEFAULT_ALLOCATOR
 from uncork.measure.machine.allocator import allocator
 
 pytestmark = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library")
@@ -44,9 +44,9 @@ def asked(which: str) -> tuple[str, int]:
 
 
 def test_what_a_thread_frees_is_kept():
-    assert asked("plain")[0] == f"{PLAIN_ALLOCATOR} False"
+    assert asked("plain")[0] == f"{DEFAULT_ALLOCATOR} False"
     told, faults = asked("kept")
-    assert told == f"{PLAIN_ALLOCATOR} True"
+    assert told == f"{DEFAULT_ALLOCATOR} True"
     # Of 5 times 10,240 pages, or where pages are huge, of 5 times 20.
     assert faults < asked("plain")[1] / 4
 
@@ -57,7 +57,7 @@ def test_a_process_that_was_started_to_keep_it_does(monkeypatch):
     for name, value in settings.items():
         monkeypatch.setenv(name, value)
     told, faults = asked("plain")
-    assert told == f"{PLAIN_ALLOCATOR}, set by MALLOC_ARENA_MAX True"
+    assert told == f"{DEFAULT_ALLOCATOR}, set by MALLOC_ARENA_MAX True"
     assert faults < otherwise / 4
     assert asked("kept")[0] == told
 
@@ -68,7 +68,7 @@ def test_a_process_that_was_started_to_keep_it_does(monkeypatch):
         ("LD_PRELOAD", "/usr/lib/x86_64-linux-gnu/libtcmalloc.so.4", "tcmalloc"),
         ("MALLOC_ARENA_MAX", "2", "glibc, set by MALLOC_ARENA_MAX"),
         ("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1", "glibc, set by GLIBC_TUNABLES"),
-        ("GLIBC_TUNABLES", "glibc.cpu.hwcaps=-AVX512F", PLAIN_ALLOCATOR),
+        ("GLIBC_TUNABLES", "glibc.cpu.hwcaps=-AVX512F", DEFAULT_ALLOCATOR),
     ],
 )
 def test_an_allocator_that_somebody_has_chosen_is_told_apart(monkeypatch, name, value, found):

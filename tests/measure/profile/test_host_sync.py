@@ -15,7 +15,7 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 from tensorflow.python.framework import ops
 
-from uncork.measure.profile.host_sync import waits
+from uncork.measure.profile.host_sync import observe_host_waits
 
 SLOW_S: Final = 0.05
 
@@ -48,7 +48,7 @@ def test_what_is_there_already_is_not_waited_for(
     looks = itertools.count()
     clock = SimpleNamespace(perf_counter=lambda: took_s * next(looks))
     monkeypatch.setattr("uncork.measure.profile.host_sync.time", clock)
-    with waits() as found:
+    with observe_host_waits() as found:
         assert float(tf.constant(2.0)) == 2.0
     assert found.seconds == pytest.approx(waited_s)
     assert (found.at is None) == (waited_s == 0.0)
@@ -56,7 +56,7 @@ def test_what_is_there_already_is_not_waited_for(
 
 def test_a_value_that_is_still_computed_is(slow: tf.Tensor) -> None:
     begin = time.perf_counter()
-    with waits() as found:
+    with observe_host_waits() as found:
         value = float(slow)
     whole_s = time.perf_counter() - begin
     assert value == 1.0
@@ -67,7 +67,7 @@ def test_a_value_that_is_still_computed_is(slow: tf.Tensor) -> None:
 
 def test_what_other_threads_wait_for_does_not_count(slow: tf.Tensor) -> None:
     values = []
-    with waits() as found:
+    with observe_host_waits() as found:
         reader = threading.Thread(target=lambda: values.append(float(slow)))
         reader.start()
         reader.join()
@@ -77,6 +77,6 @@ def test_what_other_threads_wait_for_does_not_count(slow: tf.Tensor) -> None:
 
 def test_reading_is_as_it_was_afterwards() -> None:
     before = ops._EagerTensorBase._numpy
-    with pytest.raises(ValueError, match="own"), waits():
+    with pytest.raises(ValueError, match="own"), observe_host_waits():
         raise ValueError("the user's own")
     assert ops._EagerTensorBase._numpy is before

@@ -4,7 +4,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
-from uncork.measure.profile.kernels import forget_kernels, kernels_of, profiled
+from uncork.measure.profile.kernels import clear_kernel_cache, kernels_from_spans, profile_kernels
 from uncork.measure.profile.xplane import host_threads
 
 RUNTIME = "ExecutorState::Process"
@@ -38,14 +38,14 @@ class FakeTrace:
 
     @property
     def kernels(self):
-        return {k.name: k for k in kernels_of(host_threads(self.space))}
+        return {k.name: k for k in kernels_from_spans(host_threads(self.space))}
 
 
 def test_time_between_kernels_belongs_to_the_one_before():
     found = FakeTrace().thread((RUNTIME, 0, 10), ("a:Mul", 1, 3), ("b:Add", 7, 8)).kernels
     assert found["a"].seconds == pytest.approx(6e-6)
     assert found["b"].seconds == pytest.approx(1e-6)
-    assert (found["a"].kind, found["a"].calls) == ("Mul", 1)
+    assert (found["a"].kind, found["a"].calls_per_step) == ("Mul", 1)
 
 
 def test_kernels_that_run_at_once_share_the_time():
@@ -62,7 +62,7 @@ def test_a_kernel_inside_another_counts_for_itself():
 
 def test_functions_that_return_before_they_end_are_told_by_what_they_say_of_themselves():
     start = (f"{RUNTIME}Async::Start", 0, 4)
-    (kernel,) = kernels_of(
+    (kernel,) = kernels_from_spans(
         host_threads(FakeTrace().thread(start, name="conv/Call", kernel_type="Call").space)
     )
     assert (kernel.name, kernel.kind) == ("conv/Call", "Call")
@@ -91,7 +91,7 @@ def test_onednn_does_the_work_of_tensorflows_own_kernels(told, kind):
 def test_of_several_steps_the_first_is_left_out():
     steps = [("a:Mul", 0, 9), ("a:Mul", 10, 12), ("a:Mul", 20, 22), ("a:Mul", 30, 32)]
     found = FakeTrace().thread(*steps).kernels
-    assert found["a"].calls == 1
+    assert found["a"].calls_per_step == 1
     assert found["a"].seconds == pytest.approx(2e-6)
 
 
@@ -102,8 +102,8 @@ def test_a_step_counts_before_cheap_kernels_are_no_longer_told():
     second = [(name, begin + 100, end + 100) for name, begin, end in first]
     third = [("x:Read", 200, 201), ("y:Add", 290, 291)]
     found = FakeTrace().thread(*first, *second, *third).kernels
-    assert found["while/body/_1/mul"].calls == 60
-    assert found["x"].calls == 1
+    assert found["while/body/_1/mul"].calls_per_step == 60
+    assert found["x"].calls_per_step == 1
 
 
 @pytest.mark.parametrize(("took", "counts"), [(5, 5), (900, 10)])
@@ -127,8 +127,8 @@ def test_an_op_of_few_steps_counts_as_it_ran():
 
 def test_what_the_runtime_and_the_pipeline_tell_of_themselves_is_no_kernel():
     events = [("Iterator::Root::Prefetch", 0, 5), ("EagerExecute", 0, 5), ("a: Mul", 0, 5)]
-    assert kernels_of(host_threads(FakeTrace().thread(*events).space)) == ()
-    assert kernels_of(host_threads(xplane_pb2.XSpace())) == ()
+    assert kernels_from_spans(host_threads(FakeTrace().thread(*events).space)) == ()
+    assert kernels_from_spans(host_threads(xplane_pb2.XSpace())) == ()
 
 
 def test_real_kernels_are_told_with_how_often_they_run_in_a_step():
@@ -139,10 +139,10 @@ def test_real_kernels_are_told_with_how_often_they_run_in_a_step():
         return tf.matmul(large, large, name="large"), [small @ small for _ in range(3)]
 
     step()
-    found = profiled(lambda: [step() for _ in range(5)])
+    found = profile_kernels(lambda: [step() for _ in range(5)])
     products = [kernel for kernel in found if kernel.kind == "MatMul"]
     assert products[0].name.endswith("large")
-    assert all(0.5 < kernel.calls < 1.5 for kernel in products)  # they overtake each other
+    assert all(0.5 < kernel.calls_per_step < 1.5 for kernel in products)  # they overtake each other
     assert found[0] == products[0]
 
 
@@ -154,8 +154,10 @@ def test_what_xla_compiled_is_told_by_the_ops_that_it_was_made_of():
         return tf.nn.relu(tf.matmul(x, large, name="large") + 1.0, name="last")
 
     step(large)
-    forget_kernels()
-    found = {kernel.name: kernel for kernel in profiled(lambda: [step(large) for _ in range(3)])}
+    clear_kernel_cache()
+    found = {
+        kernel.name: kernel for kernel in profile_kernels(lambda: [step(large) for _ in range(3)])
+    }
     assert found["large"].kind == "MatMul"
     waiting = sum(k.seconds for k in found.values() if k.kind.endswith("PartitionedCall"))
     assert found["large"].seconds > waiting  # who waits for it does no work
@@ -170,9 +172,9 @@ def test_kernels_that_were_found_to_be_cheap_are_told_again_once_they_are_forgot
 
     for _ in range(2000):
         step()
-    before = {kernel.kind for kernel in profiled(step)}
-    forget_kernels()
-    after = {kernel.kind for kernel in profiled(lambda: [step(), step()])}
+    before = {kernel.kind for kernel in profile_kernels(step)}
+    clear_kernel_cache()
+    after = {kernel.kind for kernel in profile_kernels(lambda: [step(), step()])}
     assert {"Mul", "Sqrt"} <= after
     assert not {"Mul", "Sqrt"} <= before
 
@@ -183,4 +185,4 @@ def test_an_error_in_the_steps_ends_the_profile():
 
     for _ in range(2):
         with pytest.raises(ZeroDivisionError):
-            profiled(fail)
+            profile_kernels(fail)

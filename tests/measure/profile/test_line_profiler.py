@@ -7,7 +7,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from uncork.measure.profile.line_profiler import LineTimes, longest_function, statements
+from uncork.measure.profile.line_profiler import (
+    LineTimes,
+    classify_statements,
+    find_slowest_function,
+)
 
 
 def watch():
@@ -25,7 +29,9 @@ def lines_of(loop):
     loop(times)
     with open(__file__) as file:  # noqa: PTH123
         text = dict(enumerate(file, 1))
-    found = {text[n].split("#")[-1].strip(): (n, works) for n, works in times.seconds.items()}
+    found = {
+        text[n].split("#")[-1].strip(): (n, works) for n, works in times.seconds_by_line.items()
+    }
     return times, found
 
 
@@ -49,7 +55,7 @@ def test_a_line_takes_what_it_calls_and_is_known_by_it():
     assert set(found["a library"][1]) == {"plain"}
     line, works = found["a function"]
     assert works["function"] > 0.05
-    assert longest_function(times, line).endswith(
+    assert find_slowest_function(times, line).endswith(
         f"test_line_times.py:{watch.__code__.co_firstlineno}"
     )
 
@@ -95,7 +101,7 @@ def test_names_that_grow_and_values_that_are_dropped():
         return features, kept
 
     times, found = lines_of(loop)
-    dropping, growing = statements(times)
+    dropping, growing = classify_statements(times)
     assert found["grows"][0] in growing
     assert found["stays as large"][0] not in growing
     assert found["dropped"][0] in dropping
@@ -126,8 +132,8 @@ def test_whoever_traced_before_goes_on():
 
 def test_without_a_frame_there_is_nothing_to_end():
     times = LineTimes()
-    times.end()
-    assert statements(times) == (set(), set())
+    times.stop()
+    assert classify_statements(times) == (set(), set())
 
 
 def test_what_minds_being_looked_at_is_left_alone():
@@ -148,4 +154,4 @@ def test_what_minds_being_looked_at_is_left_alone():
         return touchy
 
     times, _ = lines_of(loop)
-    assert times.grown == frozenset()
+    assert times.growing_names == frozenset()

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from uncork.measure.profile import startup_sampler as start_times
-from uncork.measure.profile.startup_sampler import StartTimes, _users_line
+from uncork.measure.profile.startup_sampler import StartupSampler, _users_line
 
 
 class Clock:
@@ -41,10 +41,10 @@ LINE = sys._getframe().f_lineno - 3
 
 
 def test_a_line_that_takes_long_is_told(clock):
-    start = StartTimes()
-    start.begin()
+    start = StartupSampler()
+    start.start()
     prepare(clock, 6)
-    start.end()
+    start.stop()
     (line,) = start.lines
     assert line.at.endswith(f"test_start_times.py:{LINE}")
     assert 0.2 < line.seconds <= clock.now
@@ -52,18 +52,18 @@ def test_a_line_that_takes_long_is_told(clock):
 
 def test_short_ones_are_not_and_nothing_runs_on(monkeypatch):
     monkeypatch.setattr(start_times, "time", SimpleNamespace(perf_counter=lambda: 0.0))
-    start = StartTimes()
-    start.begin()
+    start = StartupSampler()
+    start.start()
     assert "uncork-start" in {thread.name for thread in threading.enumerate()}
-    start.end()
-    start.end()
+    start.stop()
+    start.stop()
     assert start.lines == ()
     assert "uncork-start" not in {thread.name for thread in threading.enumerate()}
 
 
 def test_what_never_began_can_end():
-    start = StartTimes()
-    start.end()
+    start = StartupSampler()
+    start.stop()
     assert start.lines == ()
 
 
@@ -108,11 +108,11 @@ def test_a_thread_that_is_gone_has_no_line(frame):
 
 
 def test_what_was_seen_so_far_stays_as_it_is(clock):
-    start = StartTimes()
-    assert start.so_far() == ()
-    start.begin()
+    start = StartupSampler()
+    assert start.current_lines() == ()
+    start.start()
     prepare(clock, 6)
-    before = start.so_far()
+    before = start.current_lines()
     prepare(clock, 6)
-    start.end()
+    start.stop()
     assert 0.2 < sum(line.seconds for line in before) < sum(line.seconds for line in start.lines)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from uncork.measure.profile import statement_profiler as module
-from uncork.measure.profile.statement_profiler import statements
+from uncork.measure.profile.statement_profiler import profile_statements
 
 MB = 1_000_000
 
@@ -46,7 +46,7 @@ def loads(rows):
 
 def lines_of(function, call):
     begin = function.__code__.co_firstlineno
-    return {s.line - begin: s for s in statements(function, call)}
+    return {s.line - begin: s for s in profile_statements(function, call)}
 
 
 @pytest.mark.usefixtures("fake_clock")
@@ -56,8 +56,8 @@ def test_each_statement_has_its_time_and_its_memory():
     all_of_it = 200 + 100 * 2_000
     shares = [200 / all_of_it, 0.0, 100 * 2_000 / all_of_it, 0.0]
     assert [s.share for s in found.values()] == pytest.approx(shares)
-    assert 16 * MB <= found[2].made_bytes < 17 * MB
-    assert max(found[1].made_bytes, found[3].made_bytes, found[6].made_bytes) < MB
+    assert 16 * MB <= found[2].allocated_bytes < 17 * MB
+    assert max(found[1].allocated_bytes, found[3].allocated_bytes, found[6].allocated_bytes) < MB
 
 
 def test_what_is_made_and_thrown_away_counts():
@@ -66,7 +66,7 @@ def test_what_is_made_and_thrown_away_counts():
         return (table - 0.5)[:3]
 
     found = lines_of(scaled, scaled)
-    assert 8 * MB <= found[2].made_bytes < 9 * MB
+    assert 8 * MB <= found[2].allocated_bytes < 9 * MB
 
 
 def test_what_is_filled_bit_by_bit_counts_as_a_whole():
@@ -78,8 +78,8 @@ def test_what_is_filled_bit_by_bit_counts_as_a_whole():
         return rows, more
 
     found = lines_of(gathered, gathered)
-    assert 8 * MB <= found[1].made_bytes < 9 * MB
-    assert 4 * MB <= found[3].made_bytes < 5 * MB
+    assert 8 * MB <= found[1].allocated_bytes < 9 * MB
+    assert 4 * MB <= found[3].allocated_bytes < 5 * MB
 
 
 @pytest.mark.usefixtures("fake_clock")
@@ -106,7 +106,7 @@ def test_nobody_watches_afterwards():
         raise ValueError("mine")
 
     with pytest.raises(ValueError, match="mine"):
-        statements(failing, failing)
+        profile_statements(failing, failing)
     assert sys.gettrace() is None
     assert not tracemalloc.is_tracing()
 
@@ -118,7 +118,7 @@ def test_a_debugger_is_left_alone():
     before = sys.gettrace()
     sys.settrace(watch)
     try:
-        assert statements(loads, lambda: loads(2)) == ()
+        assert profile_statements(loads, lambda: loads(2)) == ()
         assert sys.gettrace() is watch
     finally:
         sys.settrace(before)
@@ -128,4 +128,4 @@ def test_without_a_source_there_is_nothing_to_tell():
     names: dict[str, object] = {}
     exec("def load():\n    return 1", names)
     load = names["load"]
-    assert statements(load, load) == ()
+    assert profile_statements(load, load) == ()

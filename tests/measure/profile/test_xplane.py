@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
-from uncork.measure.profile.kernels import kernels_of
+from uncork.measure.profile.kernels import kernels_from_spans
 from uncork.measure.profile.xplane import gpu_streams, host_threads
 
 
@@ -24,7 +24,7 @@ def trace(name):
 
 @pytest.fixture(scope="module", params=["graph", "xla"])
 def kernels(request):
-    return kernels_of(gpu_streams(trace(request.param)))
+    return kernels_from_spans(gpu_streams(trace(request.param)))
 
 
 def test_kernels_of_a_gpu_are_told_by_the_ops_that_they_are_of(kernels):
@@ -36,10 +36,10 @@ def test_kernels_of_a_gpu_are_told_by_the_ops_that_they_are_of(kernels):
 
 
 def test_what_xla_fused_is_told_by_what_it_ends_with():
-    found = {kernel.name: kernel for kernel in kernels_of(gpu_streams(trace("xla")))}
+    found = {kernel.name: kernel for kernel in kernels_from_spans(gpu_streams(trace("xla")))}
     assert found["sequential_1_1/norm_1/moments/variance"].kind == "Mean"
     # A fusion without a word of its own: the rectifier is computed before the pooling.
-    assert found["sequential_1_1/first_1/Relu"].calls == 2
+    assert found["sequential_1_1/first_1/Relu"].calls_per_step == 2
     nameless = [kernel for kernel in found.values() if kernel.kind == "XLA"]
     assert sum(kernel.seconds for kernel in nameless) < 0.1 * _total(found.values())
 

@@ -5,26 +5,26 @@ import pytest
 from optimizations.situations import SITUATIONS, proposal, reason
 from records import observed
 from uncork.core.edits.step import MicroBatches
-from uncork.core.evidence.batches import TooLarge
-from uncork.optimizations.batch.larger_batch import TrainInLargerBatches
-from uncork.optimizations.batch.micro_batches import TrainInParts
-from uncork.optimizations.compile.keras_backend import AnotherBackend
+from uncork.core.evidence.batches import MemoryOverflow
+from uncork.optimizations.batch.larger_batch import LargerBatchOptimization
+from uncork.optimizations.batch.micro_batches import MicroBatchesOptimization
+from uncork.optimizations.compile.keras_backend import KerasBackendOptimization
 
-PARTS = TrainInParts()
-FOUND = TooLarge(
-    said="OOM when allocating tensor with shape[64,9]",
-    rows=15,
+PARTS = MicroBatchesOptimization()
+FOUND = MemoryOverflow(
+    error_message="OOM when allocating tensor with shape[64,9]",
+    fitting_rows=15,
     parts=4,
-    bytes=1_200_000_000,
-    rows_bytes=300_000_000,
+    peak_bytes=1_200_000_000,
+    fitting_rows_peak_bytes=300_000_000,
 )
 
 
 def test_what_does_not_fit_is_trained_in_parts():
-    found = proposal(PARTS, observed(too_large=FOUND, workload={"batch_size": 64}))
+    found = proposal(PARTS, observed(memory_overflow=FOUND, workload={"batch_size": 64}))
     assert found.edits == (MicroBatches(parts=4),)
-    assert "shape[64,9]" in found.why
-    assert "in 4 parts of 16 examples it took 1.2 GB at most" in found.why
+    assert "shape[64,9]" in found.rationale
+    assert "in 4 parts of 16 examples it took 1.2 GB at most" in found.rationale
 
 
 def test_what_fits_is_left_whole():
@@ -32,12 +32,12 @@ def test_what_fits_is_left_whole():
 
 
 def test_it_promises_rounding_and_other_draws_at_worst():
-    assert (PARTS.guarantee, PARTS.at_worst) == ("rounding", "resampled")
+    assert (PARTS.guarantee, PARTS.fallback_guarantee) == ("rounding", "resampled")
 
 
-@pytest.mark.parametrize("optimization", [TrainInLargerBatches(), AnotherBackend()])
+@pytest.mark.parametrize("optimization", [LargerBatchOptimization(), KerasBackendOptimization()])
 def test_what_would_take_more_memory_is_not_tried(optimization):
-    found = observed(too_large=FOUND)
+    found = observed(memory_overflow=FOUND)
     assert "in 4 parts" in reason(optimization, found)
 
 

@@ -5,28 +5,30 @@ import pytest
 from optimizations.situations import SITUATIONS, proposal, reason
 from records import observed
 from uncork.core.edits.step import RecomputeActivations
-from uncork.core.evidence.batches import TooLarge
-from uncork.optimizations.batch.larger_batch import TrainInLargerBatches
-from uncork.optimizations.batch.micro_batches import TrainInParts
-from uncork.optimizations.batch.recompute_activations import RunSegmentsAgain
-from uncork.optimizations.compile.keras_backend import AnotherBackend
+from uncork.core.evidence.batches import MemoryOverflow
+from uncork.optimizations.batch.larger_batch import LargerBatchOptimization
+from uncork.optimizations.batch.micro_batches import MicroBatchesOptimization
+from uncork.optimizations.batch.recompute_activations import RecomputeActivationsOptimization
+from uncork.optimizations.compile.keras_backend import KerasBackendOptimization
 
-AGAIN = RunSegmentsAgain()
-FOUND = TooLarge(
-    said="OOM when allocating tensor with shape[64,9]",
-    rows=16,
+AGAIN = RecomputeActivationsOptimization()
+FOUND = MemoryOverflow(
+    error_message="OOM when allocating tensor with shape[64,9]",
+    fitting_rows=16,
     segments=4,
-    bytes=1_200_000_000,
-    rows_bytes=300_000_000,
+    peak_bytes=1_200_000_000,
+    fitting_rows_peak_bytes=300_000_000,
 )
 
 
 def test_what_does_not_fit_in_parts_is_made_again():
-    found = proposal(AGAIN, observed(too_large=FOUND))
+    found = proposal(AGAIN, observed(memory_overflow=FOUND))
     assert found.edits == (RecomputeActivations(segments=4),)
-    assert "shape[64,9]" in found.why
-    assert "with activations made again, in 4 segments, it took 1.2 GB at most" in found.why
-    assert "not the same training" in reason(TrainInParts(), observed(too_large=FOUND))
+    assert "shape[64,9]" in found.rationale
+    assert "with activations made again, in 4 segments, it took 1.2 GB at most" in found.rationale
+    assert "not the same training" in reason(
+        MicroBatchesOptimization(), observed(memory_overflow=FOUND)
+    )
 
 
 def test_what_fits_is_run_once():
@@ -34,13 +36,15 @@ def test_what_fits_is_run_once():
 
 
 def test_parts_cost_less_where_they_will_do():
-    in_parts = TooLarge(said="OOM", rows=16, parts=4, bytes=9, rows_bytes=5)
-    assert "in 4 parts, which costs less time" in reason(AGAIN, observed(too_large=in_parts))
+    in_parts = MemoryOverflow(
+        error_message="OOM", fitting_rows=16, parts=4, peak_bytes=9, fitting_rows_peak_bytes=5
+    )
+    assert "in 4 parts, which costs less time" in reason(AGAIN, observed(memory_overflow=in_parts))
 
 
-@pytest.mark.parametrize("optimization", [TrainInLargerBatches(), AnotherBackend()])
+@pytest.mark.parametrize("optimization", [LargerBatchOptimization(), KerasBackendOptimization()])
 def test_what_would_take_more_memory_is_not_tried(optimization):
-    assert "made again" in reason(optimization, observed(too_large=FOUND))
+    assert "made again" in reason(optimization, observed(memory_overflow=FOUND))
 
 
 @pytest.mark.parametrize("name", ["custom loop", "distributed", "eager"])

@@ -5,9 +5,9 @@ import pytest
 from optimizations.situations import CHATTY, COMPUTING, SITUATIONS, WAITING, proposal, reason
 from records import observed
 from uncork.core.edits.step import JitCompile
-from uncork.optimizations.compile.jit_compile import CompileStep
+from uncork.optimizations.compile.jit_compile import JitCompileOptimization
 
-XLA = CompileStep()
+XLA = JitCompileOptimization()
 
 
 @pytest.mark.parametrize("shares", [COMPUTING, CHATTY])
@@ -20,7 +20,7 @@ def test_kernels_that_take_their_time_are_compiled(shares):
 
 def test_data_of_any_kind():
     for data in ("tf.data", "numpy", "pydataset"):
-        assert proposal(XLA, observed(shares=COMPUTING, workload={"data": data}))
+        assert proposal(XLA, observed(shares=COMPUTING, workload={"data_kind": data}))
 
 
 def test_it_promises_rounding():
@@ -37,15 +37,20 @@ def test_kernels_that_take_no_time_are_left_alone(shares):
 
 
 def test_the_step_of_a_loop_that_calls_one_compiled_function():
-    work = {"kind": "custom_loop", "model": None, "step_code": "abc", "called_at": "train.py:50"}
-    work["step_at"] = None
+    work = {
+        "kind": "custom_loop",
+        "model": None,
+        "step_code_digest": "abc",
+        "step_call_at": "train.py:50",
+    }
+    work["step_setup_at"] = None
     found = proposal(XLA, observed(shares=COMPUTING, workload=work))
-    assert found.edits == (JitCompile(code="abc"),)
+    assert found.edits == (JitCompile(code_digest="abc"),)
     assert found.at == "train.py:50"
     assert found.source_edit.startswith("@tf.function(jit_compile=True)")
-    eagerly = {**work, "eager_step": True}
+    eagerly = {**work, "is_eager_step": True}
     assert "op by op" in reason(XLA, observed(shares=COMPUTING, workload=eagerly))
-    several = {**work, "step_code": ""}
+    several = {**work, "step_code_digest": ""}
     assert "more than one" in reason(XLA, observed(shares=COMPUTING, workload=several))
     replicas = {**work, "replicas": 2}
     assert "tf.distribute" in reason(XLA, observed(shares=COMPUTING, workload=replicas))

@@ -4,20 +4,20 @@ import pytest
 
 from optimizations.situations import COMPUTING, RECOMPILED, SITUATIONS, WAITING, proposal, reason
 from records import observed
-from uncork.core.costmodel.compile_time import compiling_of
+from uncork.core.costmodel.compile_time import estimate_compile_time
 from uncork.core.edits.step import JitCompileOff
-from uncork.optimizations.compile.jit_compile_off import LeaveXla
+from uncork.optimizations.compile.jit_compile_off import JitCompileOffOptimization
 
-OFF = LeaveXla()
+OFF = JitCompileOffOptimization()
 ON = {"jit_compile": True}
 
 
 def test_shapes_that_are_compiled_anew_promise_what_that_takes():
     found = proposal(OFF, SITUATIONS["compiled anew"])
     assert found.edits == (JitCompileOff(),)
-    anew = compiling_of(SITUATIONS["compiled anew"])
+    anew = estimate_compile_time(SITUATIONS["compiled anew"])
     assert anew is not None
-    assert found.predicted == anew.likely_gain() > 1.5
+    assert found.predicted == anew.expected_gain() > 1.5
     assert found.at == "train.py:33"
 
 
@@ -42,12 +42,20 @@ def test_kernels_that_take_no_time_are_left_alone(shares):
 
 
 def test_the_step_of_a_loop_that_calls_one_compiled_function():
-    work = {**ON, "kind": "custom_loop", "model": None, "step_code": "abc", "step_at": None}
-    found = proposal(OFF, observed(shares=COMPUTING, workload={**work, "called_at": "train.py:50"}))
-    assert found.edits == (JitCompileOff(code="abc"),)
+    work = {
+        **ON,
+        "kind": "custom_loop",
+        "model": None,
+        "step_code_digest": "abc",
+        "step_setup_at": None,
+    }
+    found = proposal(
+        OFF, observed(shares=COMPUTING, workload={**work, "step_call_at": "train.py:50"})
+    )
+    assert found.edits == (JitCompileOff(code_digest="abc"),)
     assert found.at == "train.py:50"
     assert found.source_edit.startswith("@tf.function(jit_compile=False)")
-    several = {**work, "step_code": ""}
+    several = {**work, "step_code_digest": ""}
     assert "more than one" in reason(OFF, observed(shares=COMPUTING, workload=several))
 
 

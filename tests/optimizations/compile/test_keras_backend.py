@@ -6,9 +6,9 @@ from optimizations.situations import COMPUTING, FOUR_CORES, SITUATIONS, proposal
 from records import observed
 from uncork.core.base.record import replace
 from uncork.core.edits.edit import KerasBackend
-from uncork.optimizations.compile.keras_backend import AnotherBackend
+from uncork.optimizations.compile.keras_backend import KerasBackendOptimization
 
-BACKEND = AnotherBackend()
+BACKEND = KerasBackendOptimization()
 BUSY = SITUATIONS["computing"]
 
 
@@ -18,7 +18,7 @@ def changed(**workload):
 
 def test_the_script_is_started_on_it():
     found = proposal(BACKEND, BUSY)
-    assert found.edits == (KerasBackend(backend="jax", release="0.9.0"),)
+    assert found.edits == (KerasBackend(backend="jax", backend_version="0.9.0"),)
     assert found.predicted is None
     assert "KERAS_BACKEND" in found.source_edit
 
@@ -44,13 +44,16 @@ def test_an_accelerator_is_left_to_tensorflow():
         ({"kind": "custom_loop"}, "your own code"),
         ({"eager_step": True}, "eagerly"),
         ({"distributed": True}, "strategy"),
-        ({"called_in_loop": True}, "a few steps at a time"),
+        ({"is_fit_in_loop": True}, "a few steps at a time"),
         ({"batch_hooks": ("LambdaCallback", "WarmUp")}, "LambdaCallback, WarmUp may change"),
         ({"jit_compile": True}, "XLA already"),
         ({"batch_size": None}, "not known"),
-        ({"model": replace(BUSY.workload.model, train_step="c0de")}, "train_step of its own"),
         (
-            {"model": replace(BUSY.workload.model, dtype_policy=("mixed_bfloat16",))},
+            {"model": replace(BUSY.workload.model, train_step_digest="c0de")},
+            "train_step of its own",
+        ),
+        (
+            {"model": replace(BUSY.workload.model, dtype_policies=("mixed_bfloat16",))},
             "float32 only",
         ),
     ],

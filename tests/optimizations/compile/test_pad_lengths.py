@@ -6,27 +6,35 @@ from optimizations.situations import AUGMENTING, SITUATIONS, WAITING, proposal, 
 from records import observed
 from uncork.core.base.record import replace
 from uncork.core.edits.step import PadArguments, PadLengths
-from uncork.core.evidence.batches import NewShapes, OpenAxis, PaddedShapes
-from uncork.optimizations.compile.pad_lengths import FillBatchesUp
+from uncork.core.evidence.batches import PaddedShapes, VaryingAxis, VaryingShapes
+from uncork.optimizations.compile.pad_lengths import PadLengthsOptimization
 
-FILL = FillBatchesUp()
-AXES = (OpenAxis(tensor=0, axis=1, longest=64),)
+FILL = PadLengthsOptimization()
+AXES = (VaryingAxis(tensor_index=0, axis=1, max_length=64),)
 PADDED = (
-    PaddedShapes(multiple=8, shapes=30, once=0, twice=0, larger=1.05),
-    PaddedShapes(multiple=32, shapes=8, once=0, twice=0, larger=1.2),
-    PaddedShapes(multiple=256, shapes=1, once=0, twice=0, larger=4.0),
+    PaddedShapes(multiple=8, shape_count=30, seen_once=0, seen_twice=0, size_ratio=1.05),
+    PaddedShapes(multiple=32, shape_count=8, seen_once=0, seen_twice=0, size_ratio=1.2),
+    PaddedShapes(multiple=256, shape_count=1, seen_once=0, seen_twice=0, size_ratio=4.0),
 )
-NEW = NewShapes(batches=200, shapes=120, once=80, twice=40, compile_s=1.0, axes=AXES, padded=PADDED)
+NEW = VaryingShapes(
+    batch_count=200,
+    shape_count=120,
+    seen_once=80,
+    seen_twice=40,
+    compile_s_per_shape=1.0,
+    axes=AXES,
+    padded_shapes=PADDED,
+)
 # Ten seconds of steps, and 119 or more of compilations.
 WORK = {"jit_compile": True, "steps_per_epoch": 1000, "epochs": 10}
 
 
-def seen(new: NewShapes | None = NEW, **workload):
+def seen(new: VaryingShapes | None = NEW, **workload):
     return observed(
         *AUGMENTING,
         shares=WAITING,
         ceilings={},
-        new_shapes=new,
+        varying_shapes=new,
         step_s=0.001,
         workload=WORK | workload,
     )
@@ -36,7 +44,7 @@ def test_it_weighs_what_is_still_compiled_against_larger_batches():
     found = proposal(FILL, seen())
     assert found.edits == (PadLengths(multiple=32, axes=AXES),)
     assert found.predicted == pytest.approx((10 + 196.1) / (12 + 7), rel=0.01)
-    assert "8 shapes are compiled where 120 were seen" in found.why
+    assert "8 shapes are compiled where 120 were seen" in found.rationale
     assert "% 32" in found.source_edit
 
 
@@ -51,14 +59,16 @@ LOOP = {"kind": "custom_loop", "model": None, "step_code": "4f2a"}
 
 
 def test_a_validation_is_filled_up_with_it():
-    found = proposal(FILL, seen(replace(NEW, validation=True)))
-    assert found.edits[0].validation
+    found = proposal(FILL, seen(replace(NEW, has_validation=True)))
+    assert found.edits[0].has_validation
     assert found.source_edit.endswith("# likewise the dataset that is validated on")
 
 
 def test_of_a_loop_arguments_of_its_step_are_filled_up():
-    found = proposal(FILL, seen(replace(NEW, trace_s=0.5, form="a"), **LOOP))
-    assert found.edits == (PadArguments(code="4f2a", form="a", multiple=32, axes=AXES),)
+    found = proposal(FILL, seen(replace(NEW, trace_s_per_shape=0.5, call_signature="a"), **LOOP))
+    assert found.edits == (
+        PadArguments(code_digest="4f2a", call_signature="a", multiple=32, axes=AXES),
+    )
     assert "train_step(fill_up(x), y)" in found.source_edit
 
 
@@ -75,7 +85,9 @@ def test_a_loop_whose_step_cannot_be_traced_anew_stays_as_it_is(workload, why):
 
 
 def test_what_cannot_be_filled_up_is_left_alone():
-    bare = NewShapes(batches=200, shapes=120, once=80, twice=40, compile_s=1.0)
+    bare = VaryingShapes(
+        batch_count=200, shape_count=120, seen_once=80, seen_twice=40, compile_s_per_shape=1.0
+    )
     assert "what differs is no length" in reason(FILL, seen(bare))
     assert reason(FILL, seen(None)) == "all batches have one shape"
 
@@ -85,7 +97,7 @@ def test_without_xla_there_is_nothing_to_win():
 
 
 def test_batches_that_python_makes_are_its_own():
-    assert "pydataset" in reason(FILL, seen(data="pydataset"))
+    assert "pydataset" in reason(FILL, seen(data_kind="pydataset"))
 
 
 def test_a_training_of_unknown_length_promises_nothing():
@@ -94,8 +106,8 @@ def test_a_training_of_unknown_length_promises_nothing():
 
 def test_the_same_by_hand_names_axes_and_values():
     axes = (
-        OpenAxis(tensor=0, axis=2, longest=64, fill=-1.0),
-        OpenAxis(tensor=1, axis=1, longest=9),
+        VaryingAxis(tensor_index=0, axis=2, max_length=64, padding_value=-1.0),
+        VaryingAxis(tensor_index=1, axis=1, max_length=9),
     )
     by_hand = proposal(FILL, seen(replace(NEW, axes=axes))).source_edit
     assert "tf.pad(rows, [[0, 0], [0, 0], [0, missing]], constant_values=-1)" in by_hand

@@ -5,11 +5,11 @@ import pytest
 from optimizations.situations import COMPUTING, SITUATIONS, proposal, reason
 from records import observed
 from uncork.core.base.record import replace
-from uncork.core.edits.step import MapsAtOnce
-from uncork.core.evidence.kernels import KernelPart
-from uncork.optimizations.compile.vectorized_map import MapAtOnce
+from uncork.core.edits.step import VectorizedMapFn
+from uncork.core.evidence.kernels import KernelGroup
+from uncork.optimizations.compile.vectorized_map import VectorizedMapOptimization
 
-AT_ONCE = MapAtOnce()
+AT_ONCE = VectorizedMapOptimization()
 MAPPED = SITUATIONS["a map over examples in the step"]
 LOOP = {"kind": "custom_loop", "model": None, "step_code": "abc", "called_at": "train.py:50"}
 
@@ -24,16 +24,16 @@ def mapped(*parts):
 
 def part(share, phase="forward", rounds=32, **changes):
     given = {"calls": 900.0, "kernel": "TensorListSetItem", "of_map": True, **changes}
-    return KernelPart(share=share, phase=phase, rounds=rounds, **given)
+    return KernelGroup(share=share, phase=phase, loop_iterations=rounds, **given)
 
 
 def test_the_rounds_of_a_map_are_predicted_to_become_one():
     found = proposal(AT_ONCE, MAPPED)
-    assert found.edits == (MapsAtOnce(),)
+    assert found.edits == (VectorizedMapFn(),)
     step = MAPPED.breakdown["step"]
     assert found.predicted == pytest.approx(1 / (1 - step * 0.6 * 31 / 32))
     assert found.at == "train.py:31"
-    assert "32 rounds" in found.why
+    assert "32 rounds" in found.rationale
     assert found.source_edit == "tf.vectorized_map(fn, elems)"
 
 
@@ -42,11 +42,11 @@ def test_it_promises_rounding():
 
 
 def test_a_map_over_something_else_than_examples_is_a_map_too():
-    assert "5 rounds" in proposal(AT_ONCE, mapped(part(0.6, rounds=5))).why
+    assert "5 rounds" in proposal(AT_ONCE, mapped(part(0.6, rounds=5))).rationale
 
 
 def test_in_a_loop_of_the_user_s_own_the_step_is_known_by_its_code():
-    assert proposal(AT_ONCE, loop()).edits == (MapsAtOnce(code="abc"),)
+    assert proposal(AT_ONCE, loop()).edits == (VectorizedMapFn(code_digest="abc"),)
 
 
 def test_without_a_line_of_the_map_the_step_s_is_named():
@@ -56,7 +56,7 @@ def test_without_a_line_of_the_map_the_step_s_is_named():
 @pytest.mark.parametrize(
     ("parts", "words"),
     [
-        ((part(0.6, of_map=False),), "no kernels were seen"),
+        ((part(0.6, is_map_fn_loop=False),), "no kernels were seen"),
         ((part(0.6, rounds=1),), "no kernels were seen"),
         ((), "no kernels were seen"),
         ((part(0.01),), "predicted gain"),

@@ -5,22 +5,22 @@ import pytest
 from optimizations.situations import SITUATIONS, proposal, reason
 from uncork.core.base.record import replace
 from uncork.core.edits.step import ArrayArguments
-from uncork.core.evidence.stage import SameArrays
-from uncork.optimizations.host.array_arguments import CopyWhatChanged
+from uncork.core.evidence.stage import UnchangedArrays
+from uncork.optimizations.host.array_arguments import ArrayArgumentsOptimization
 
-COPY = CopyWhatChanged()
+COPY = ArrayArgumentsOptimization()
 
 
 def loop(same=None, **workload):
     seen = SITUATIONS["a table handed over at each call"]
     hands, converts = seen.stages
-    stages = (hands, replace(converts, same=same or converts.same))
+    stages = (hands, replace(converts, unchanged_arrays=same or converts.unchanged_arrays))
     return replace(seen, stages=stages, workload=replace(seen.workload, **workload))
 
 
 def test_arrays_are_copied_where_they_changed():
     found = proposal(COPY, loop())
-    assert found.edits == (ArrayArguments(code="c0de", names=("table",)),)
+    assert found.edits == (ArrayArguments(code_digest="c0de", argument_names=("table",)),)
     assert found.predicted == pytest.approx(0.1 / (0.1 - 0.05 + 0.01))
     assert found.at == "train.py:21"
     assert found.source_edit == "table = tf.constant(table)  # once, before the loop"
@@ -33,8 +33,14 @@ def test_arrays_are_copied_where_they_changed():
         ({"eager_step": True}, "op by op"),
         ({"step_code": ""}, "more than one compiled function"),
         ({"replicas": 2}, "tf.distribute"),
-        ({"same": SameArrays(names=(), copy_s=0.05, compare_s=0.01)}, "parts of arguments"),
-        ({"same": SameArrays(names=("table",), copy_s=0.05, compare_s=0.049)}, "predicted gain"),
+        (
+            {"same": UnchangedArrays(argument_names=(), copy_s=0.05, compare_s=0.01)},
+            "parts of arguments",
+        ),
+        (
+            {"same": UnchangedArrays(argument_names=("table",), copy_s=0.05, compare_s=0.049)},
+            "predicted gain",
+        ),
     ],
 )
 def test_where_it_is_of_no_use(given, words):

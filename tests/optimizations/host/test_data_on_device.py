@@ -8,57 +8,57 @@ from uncork.core.base.record import replace
 from uncork.core.edits.pipeline import GatherLast, VectorizeMap
 from uncork.core.edits.step import MapOnDevice
 from uncork.core.evidence.model import Transfer
-from uncork.core.evidence.stage import InStep
-from uncork.optimizations.host.data_on_device import GatherOnDevice
+from uncork.core.evidence.stage import StepOffload
+from uncork.optimizations.host.data_on_device import DataOnDeviceOptimization
 
-THERE = GatherOnDevice()
+THERE = DataOnDeviceOptimization()
 SENT = Transfer(
     device="GPU:0",
-    bytes=40_000_000,
-    needed_bytes=40_000_000,
+    batch_bytes=40_000_000,
+    min_bytes=40_000_000,
     wall_s=0.06,
     cpu_s=0.0,
-    room_bytes=8_000_000_000,
+    free_device_bytes=8_000_000_000,
 )
-ROWS = InStep(digest="9a7e", spared=0.999, held_bytes=2_000_000_000)
+ROWS = StepOffload(digest="9a7e", saved_transfer_share=0.999, resident_bytes=2_000_000_000)
 
 
 def training(*, rows=ROWS, sent=SENT, **workload):
-    stages = (stage(0, "from_tensor_slices", in_step=rows), stage(1, "batch"))
+    stages = (stage(0, "from_tensor_slices", step_offload=rows), stage(1, "batch"))
     return observed(*stages, shares=COMPUTING, transfer=sent, workload=workload)
 
 
 def test_numbers_of_rows_are_all_that_is_sent():
     found = proposal(THERE, training())
-    digest = training().workload.pipeline
-    assert found.edits == (GatherLast(expects=digest), MapOnDevice(expects="9a7e"))
+    digest = training().workload.pipeline_digest
+    assert found.edits == (GatherLast(expected_digest=digest), MapOnDevice(expected_digest="9a7e"))
     assert found.predicted == pytest.approx(0.1 / 0.04, rel=0.05)
     assert found.at == "train.py:20"
-    assert "2,000.0 MB of arrays are put on GPU:0" in found.why
+    assert "2,000.0 MB of arrays are put on GPU:0" in found.rationale
 
 
 def test_maps_below_the_batch_take_whole_batches_first():
-    found = proposal(THERE, training(rows=replace(ROWS, vectorized=(1,))))
-    digest = training().workload.pipeline
+    found = proposal(THERE, training(rows=replace(ROWS, vectorized_maps=(1,))))
+    digest = training().workload.pipeline_digest
     assert found.edits == (
-        VectorizeMap(stage=1, expects=digest),
-        GatherLast(expects=""),
-        MapOnDevice(expects="9a7e"),
+        VectorizeMap(stage=1, expected_digest=digest),
+        GatherLast(expected_digest=""),
+        MapOnDevice(expected_digest="9a7e"),
     )
 
 
 def test_arrays_that_fit_is_given_need_no_other_pipeline():
-    arrays = training(data="numpy", pipeline="", arrays_in_step=ROWS)
+    arrays = training(data_kind="numpy", pipeline_digest="", array_offload=ROWS)
     found = proposal(THERE, replace(arrays, stages=()))
-    assert found.edits == (MapOnDevice(expects="9a7e"),)
+    assert found.edits == (MapOnDevice(expected_digest="9a7e"),)
     assert found.predicted == pytest.approx(0.1 / 0.04, rel=0.05)
     assert found.at == "train.py:41"
 
 
 def test_the_device_must_have_room():
-    little = replace(SENT, room_bytes=3_000_000_000)
+    little = replace(SENT, free_device_bytes=3_000_000_000)
     assert "take 2.0 GB of the device's memory" in reason(THERE, training(sent=little))
-    unknown = replace(SENT, room_bytes=None)
+    unknown = replace(SENT, free_device_bytes=None)
     assert "cannot be asked" in reason(THERE, training(sent=unknown))
 
 
@@ -80,7 +80,7 @@ def test_where_rows_are_not_only_picked():
         ({"eager_step": True}, "run_eagerly"),
         ({"distributed": True}, "strategy"),
         ({"kind": "custom_loop"}, "custom loop"),
-        ({"called_in_loop": True}, "a few steps at a time"),
+        ({"is_fit_in_loop": True}, "a few steps at a time"),
     ],
 )
 def test_where_it_cannot_be_done(situation, told):
@@ -88,7 +88,7 @@ def test_where_it_cannot_be_done(situation, told):
 
 
 def test_a_loader_has_no_rows():
-    assert "not by tf.data" in reason(THERE, training(rows=None, data="pydataset"))
+    assert "not by tf.data" in reason(THERE, training(rows=None, data_kind="pydataset"))
 
 
 def test_it_is_proposed_where_floats_are_sent():

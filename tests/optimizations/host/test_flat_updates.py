@@ -5,13 +5,13 @@ import pytest
 from optimizations.situations import CHATTY, COMPUTING, SITUATIONS, WAITING, proposal, reason
 from records import observed
 from uncork.core.edits.step import FlatUpdates
-from uncork.optimizations.host.flat_updates import UpdateAtOnce
+from uncork.optimizations.host.flat_updates import FlatUpdatesOptimization
 
-AT_ONCE = UpdateAtOnce()
+AT_ONCE = FlatUpdatesOptimization()
 
 
 def training(shares=COMPUTING, **workload):
-    return observed(shares=shares, workload={"small_weights": 42, **workload})
+    return observed(shares=shares, workload={"small_weight_count": 42, **workload})
 
 
 @pytest.mark.parametrize("shares", [COMPUTING, CHATTY])
@@ -19,16 +19,16 @@ def test_many_small_weights_are_updated_at_once(shares):
     found = proposal(AT_ONCE, training(shares))
     assert found.edits == (FlatUpdates(),)
     assert found.predicted is None
-    assert "42 small weights" in found.why
+    assert "42 small weights" in found.rationale
 
 
 def test_it_is_told_where_the_optimizer_was_chosen():
-    assert proposal(AT_ONCE, training(step_at="train.py:33")).at == "train.py:33"
-    assert proposal(AT_ONCE, training(step_at=None)).at == "train.py:41"
+    assert proposal(AT_ONCE, training(step_setup_at="train.py:33")).at == "train.py:33"
+    assert proposal(AT_ONCE, training(step_setup_at=None)).at == "train.py:41"
 
 
 def test_it_promises_every_bit_and_falls_back_on_rounding():
-    assert (AT_ONCE.guarantee, AT_ONCE.at_worst) == ("exact", "rounding")
+    assert (AT_ONCE.guarantee, AT_ONCE.fallback_guarantee) == ("exact", "rounding")
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_it_promises_every_bit_and_falls_back_on_rounding():
         ({"small_weights": 0}, "few small weights"),
         ({"jit_compile": True}, "XLA"),
         ({"batch_hooks": ("Own",)}, "every batch and may look at its state: Own"),
-        ({"called_in_loop": True}, "a few steps at a time"),
+        ({"is_fit_in_loop": True}, "a few steps at a time"),
     ],
 )
 def test_what_leaves_it_out(workload, words):

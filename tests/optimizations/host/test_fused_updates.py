@@ -15,15 +15,15 @@ from records import observed
 from uncork.core.base.record import replace
 from uncork.core.documents.plan import Policy
 from uncork.core.edits.step import FusedUpdates
-from uncork.core.evidence.kernels import KernelPart
+from uncork.core.evidence.kernels import KernelGroup
 from uncork.optimizations.base.proposal import Proposal
-from uncork.optimizations.host.fused_updates import UpdateInOneKernel
+from uncork.optimizations.host.fused_updates import FusedUpdatesOptimization
 
-FUSED = UpdateInOneKernel()
+FUSED = FusedUpdatesOptimization()
 
 
 def training(shares=COMPUTING, **workload):
-    return observed(shares=shares, workload={"fusable_weights": 4, **workload})
+    return observed(shares=shares, workload={"fusable_weight_count": 4, **workload})
 
 
 @pytest.mark.parametrize("shares", [COMPUTING, CHATTY])
@@ -31,16 +31,16 @@ def test_weights_are_updated_by_one_kernel_each(shares):
     found = proposal(FUSED, training(shares))
     assert found.edits == (FusedUpdates(),)
     assert found.predicted is None
-    assert "4 weights" in found.why
+    assert "4 weights" in found.rationale
 
 
 def test_it_is_told_where_the_optimizer_was_chosen():
-    assert proposal(FUSED, training(step_at="train.py:33")).at == "train.py:33"
-    assert proposal(FUSED, training(step_at=None)).at == "train.py:41"
+    assert proposal(FUSED, training(step_setup_at="train.py:33")).at == "train.py:33"
+    assert proposal(FUSED, training(step_setup_at=None)).at == "train.py:41"
 
 
 def test_it_promises_every_bit_and_falls_back_on_rounding():
-    assert (FUSED.guarantee, FUSED.at_worst) == ("exact", "rounding")
+    assert (FUSED.guarantee, FUSED.fallback_guarantee) == ("exact", "rounding")
 
 
 @pytest.mark.parametrize(
@@ -52,16 +52,16 @@ def test_what_leaves_it_out(workload, words):
 
 
 def test_in_a_loop_the_edit_is_for_one_function():
-    loop = training(kind="custom_loop", step_code="ab12")
-    assert proposal(FUSED, loop).edits == (FusedUpdates(code="ab12"),)
+    loop = training(kind="custom_loop", step_code_digest="ab12")
+    assert proposal(FUSED, loop).edits == (FusedUpdates(code_digest="ab12"),)
     assert "more than one" in reason(FUSED, training(kind="custom_loop"))
 
 
 @pytest.mark.parametrize(("share", "is_tried"), [(0.4, True), (0.02, False)])
 def test_it_is_tried_where_the_optimizer_s_kernels_take_their_time(share, is_tried):
     kernels = (
-        KernelPart(phase="optimizer", share=share, calls=12.0, kernel="Mul"),
-        KernelPart(phase="forward", share=0.5, calls=2.0, kernel="MatMul"),
+        KernelGroup(phase="optimizer", share=share, calls_per_step=12.0, main_kernel="Mul"),
+        KernelGroup(phase="forward", share=0.5, calls_per_step=2.0, main_kernel="MatMul"),
     )
     answer = FUSED.propose(replace(training(), kernels=kernels), FOUR_CORES, Policy())
     assert isinstance(answer, Proposal) == is_tried

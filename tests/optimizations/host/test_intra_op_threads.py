@@ -6,9 +6,9 @@ from optimizations.situations import COMPUTING, FOUR_CORES, SITUATIONS, WAITING,
 from records import observed
 from uncork.core.base.record import replace
 from uncork.core.edits.edit import IntraOpThreads
-from uncork.optimizations.host.intra_op_threads import KernelsOnOneThread
+from uncork.optimizations.host.intra_op_threads import IntraOpThreadsOptimization
 
-THREADS = KernelsOnOneThread()
+THREADS = IntraOpThreadsOptimization()
 
 
 def training(shares=COMPUTING, **workload):
@@ -24,8 +24,8 @@ def test_kernels_of_short_steps_stay_on_their_thread():
 
 
 def test_it_takes_a_process_of_its_own():
-    assert THREADS.in_children
-    assert (THREADS.guarantee, THREADS.at_worst) == ("exact", "rounding")
+    assert THREADS.needs_own_process
+    assert (THREADS.guarantee, THREADS.fallback_guarantee) == ("exact", "rounding")
 
 
 def test_kernels_of_long_steps_are_shared():
@@ -34,7 +34,7 @@ def test_kernels_of_long_steps_are_shared():
 
 @pytest.mark.parametrize(
     ("workload", "words"),
-    [({"intra_op_threads": 3}, "set to 3"), ({"called_in_loop": True}, "a few steps at a time")],
+    [({"intra_op_threads": 3}, "set to 3"), ({"is_fit_in_loop": True}, "a few steps at a time")],
 )
 def test_what_leaves_it_out(workload, words):
     assert words in reason(THREADS, training(**workload))
@@ -53,10 +53,12 @@ def test_a_step_that_takes_no_time_is_left_alone():
 
 
 def test_the_step_of_a_loop_is_called_again_there():
-    found = proposal(THREADS, training(kind="custom_loop", step_code="c0de"))
+    found = proposal(THREADS, training(kind="custom_loop", step_code_digest="c0de"))
     assert found.edits == (IntraOpThreads(threads=1),)
-    assert "it prints" in reason(THREADS, training(kind="custom_loop", not_traceable="it prints"))
-    several = training(kind="custom_loop", step_code="c0de", replicas=2)
+    assert "it prints" in reason(
+        THREADS, training(kind="custom_loop", tf_function_refusal="it prints")
+    )
+    several = training(kind="custom_loop", step_code_digest="c0de", replicas=2)
     assert "strategy" in reason(THREADS, several)
 
 

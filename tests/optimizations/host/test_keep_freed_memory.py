@@ -6,14 +6,14 @@ from optimizations.situations import COMPUTING, FOUR_CORES, proposal, reason
 from records import measurement, observed
 from uncork.core.base.record import replace
 from uncork.core.edits.edit import KeepFreedMemory
-from uncork.optimizations.host.keep_freed_memory import KeepMemory
+from uncork.optimizations.host.keep_freed_memory import KeepFreedMemoryOptimization
 
-MEMORY = KeepMemory()
+MEMORY = KeepFreedMemoryOptimization()
 
 
 def training(faulting_s, cpu_s=0.2, **workload):
     """Of a tenth of a second a step."""
-    measured = replace(measurement(320.0), cpu_s_per_step=cpu_s, faulting_s_per_step=faulting_s)
+    measured = replace(measurement(320.0), cpu_s_per_step=cpu_s, page_fault_s_per_step=faulting_s)
     return observed(shares=COMPUTING, measurement=measured, workload=workload)
 
 
@@ -21,7 +21,7 @@ def test_what_is_made_anew_in_each_step_is_kept():
     found = proposal(MEMORY, training(0.08))
     assert found.edits == (KeepFreedMemory(),)
     assert found.predicted == pytest.approx(0.2 / 0.12)
-    assert "80 ms of CPU a step" in found.why
+    assert "80 ms of CPU a step" in found.rationale
     assert "mallopt" in found.source_edit
 
 
@@ -36,8 +36,8 @@ def test_a_trifle_is_not_worth_a_process():
 
 
 def test_it_takes_a_process_of_its_own():
-    assert MEMORY.in_children
-    assert (MEMORY.guarantee, MEMORY.at_worst) == ("exact", "rounding")
+    assert MEMORY.needs_own_process
+    assert (MEMORY.guarantee, MEMORY.fallback_guarantee) == ("exact", "rounding")
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_an_allocator_that_is_not_glibc_s_own_is_left_alone(allocator, words):
             {"kind": "custom_loop", "step_code": "c0de", "not_traceable": "it prints"},
             "cannot be called again in another process: it prints",
         ),
-        ({"called_in_loop": True}, "a few steps at a time"),
+        ({"is_fit_in_loop": True}, "a few steps at a time"),
     ],
 )
 def test_what_leaves_it_out(workload, words):
@@ -65,5 +65,5 @@ def test_what_leaves_it_out(workload, words):
 
 
 def test_the_step_of_a_loop_is_called_again_there():
-    found = proposal(MEMORY, training(0.08, kind="custom_loop", step_code="c0de"))
+    found = proposal(MEMORY, training(0.08, kind="custom_loop", step_code_digest="c0de"))
     assert found.predicted == pytest.approx(0.2 / 0.12)

@@ -6,15 +6,19 @@ from optimizations.situations import AUGMENTING, COMPUTING, CUT_UP, SITUATIONS, 
 from records import observed
 from uncork.core.base.record import replace
 from uncork.core.edits.step import LayersInInput
-from uncork.core.evidence.kernels import KernelPart
+from uncork.core.evidence.kernels import KernelGroup
 from uncork.core.evidence.model import Transfer
-from uncork.optimizations.host.layers_in_input import PreprocessBeside
+from uncork.optimizations.host.layers_in_input import LayersInInputOptimization
 
-BESIDE = PreprocessBeside()
+BESIDE = LayersInInputOptimization()
 
 
 def training(cpu_s=0.08, *, draws=False, kernels=(CUT_UP,), **workload):
-    workload = {"first_layers": ("cut", "count"), "first_layers_draw": draws, **workload}
+    workload = {
+        "preprocessing_layers": ("cut", "count"),
+        "is_preprocessing_random": draws,
+        **workload,
+    }
     return observed(
         *AUGMENTING, shares=COMPUTING, consumer_cpu_s=cpu_s, workload=workload, kernels=kernels
     )
@@ -22,14 +26,14 @@ def training(cpu_s=0.08, *, draws=False, kernels=(CUT_UP,), **workload):
 
 def test_the_first_layers_are_run_beside_the_step():
     found = proposal(BESIDE, training())
-    assert found.edits == (LayersInInput(layers=("cut", "count")),)
+    assert found.edits == (LayersInInput(layer_names=("cut", "count")),)
     assert found.predicted == pytest.approx(1 / (1 - 0.95 * 0.4))
     assert found.at == "train.py:33"
-    assert "(cut, count)" in found.why
+    assert "(cut, count)" in found.rationale
 
 
 def test_arrays_have_a_pipeline_of_keras():
-    assert proposal(BESIDE, training(data="numpy", pipeline="")).predicted > 1.5
+    assert proposal(BESIDE, training(data_kind="numpy", pipeline_digest="")).predicted > 1.5
 
 
 def test_all_cores_together_must_do_the_work_nevertheless():
@@ -38,24 +42,26 @@ def test_all_cores_together_must_do_the_work_nevertheless():
 
 
 def test_what_draws_is_done_by_one_of_them():
-    most = replace(CUT_UP, of_batch=0.8)
+    most = replace(CUT_UP, batch_only_share=0.8)
     assert proposal(BESIDE, training(kernels=(most,))).predicted == pytest.approx(1 / 0.24)
     drawing = proposal(BESIDE, training(kernels=(most,), draws=True))
-    assert drawing.edits == (LayersInInput(layers=("cut", "count"), draws=True),)
+    assert drawing.edits == (LayersInInput(layer_names=("cut", "count"), is_random=True),)
     assert drawing.predicted == pytest.approx(1 / 0.76)
 
 
 def test_a_model_that_begins_with_what_it_learns_is_left_alone():
-    assert "layer that learns" in reason(BESIDE, training(first_layers=()))
+    assert "layer that learns" in reason(BESIDE, training(preprocessing_layers=()))
 
 
 def test_what_another_device_computes_is_left_to_it():
-    sent = Transfer(device="GPU:0", bytes=100, needed_bytes=100, wall_s=0.001, cpu_s=0.0)
+    sent = Transfer(device="GPU:0", batch_bytes=100, min_bytes=100, wall_s=0.001, cpu_s=0.0)
     assert "sent to GPU:0" in reason(BESIDE, replace(training(), transfer=sent))
 
 
 def test_where_nothing_of_the_step_is_of_the_batch_alone_there_is_nothing_to_win():
-    dense = KernelPart(phase="forward", share=0.9, calls=1.0, kernel="MatMul", layer="Dense")
+    dense = KernelGroup(
+        phase="forward", share=0.9, calls_per_step=1.0, main_kernel="MatMul", layer="Dense"
+    )
     assert "predicted gain 1.00x" in reason(BESIDE, training(kernels=(dense,)))
     assert "predicted gain 1.00x" in reason(BESIDE, training(kernels=()))
 
@@ -63,7 +69,7 @@ def test_where_nothing_of_the_step_is_of_the_batch_alone_there_is_nothing_to_win
 @pytest.mark.parametrize(
     ("situation", "told"),
     [
-        ({"called_in_loop": True}, "a few steps at a time"),
+        ({"is_fit_in_loop": True}, "a few steps at a time"),
         ({"eager_step": True}, "run_eagerly"),
         ({"distributed": True}, "strategy"),
         ({"kind": "custom_loop"}, "custom loop"),

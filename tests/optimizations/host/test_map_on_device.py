@@ -8,14 +8,16 @@ from uncork.core.base.record import replace
 from uncork.core.edits.pipeline import VectorizeMap
 from uncork.core.edits.step import MapOnDevice
 from uncork.core.evidence.model import Transfer
-from uncork.core.evidence.stage import InStep
-from uncork.optimizations.host.map_on_device import MakeOnDevice
+from uncork.core.evidence.stage import StepOffload
+from uncork.optimizations.host.map_on_device import MapOnDeviceOptimization
 
-HERE = MakeOnDevice()
-SENT = Transfer(device="GPU:0", bytes=40_000_000, needed_bytes=40_000_000, wall_s=0.06, cpu_s=0.0)
-LAST = InStep(digest="ca57", spared=0.75)
+HERE = MapOnDeviceOptimization()
+SENT = Transfer(
+    device="GPU:0", batch_bytes=40_000_000, min_bytes=40_000_000, wall_s=0.06, cpu_s=0.0
+)
+LAST = StepOffload(digest="ca57", saved_transfer_share=0.75)
 BYTES = stage(1, "batch", bytes_per_element=10_000_000)
-CAST = stage(2, "map", 0.001, name="cast", bytes_per_element=40_000_000, in_step=LAST)
+CAST = stage(2, "map", 0.001, name="cast", bytes_per_element=40_000_000, step_offload=LAST)
 
 
 def training(*stages, sent=SENT, **workload):
@@ -25,27 +27,27 @@ def training(*stages, sent=SENT, **workload):
 
 def test_three_quarters_of_the_bytes_are_not_sent():
     found = proposal(HERE, training())
-    assert found.edits == (MapOnDevice(expects="ca57"),)
+    assert found.edits == (MapOnDevice(expected_digest="ca57"),)
     assert found.predicted == pytest.approx(0.1 / 0.055, rel=0.05)
     assert found.at == CAST.at
-    assert "75% of the bytes" in found.why
-    assert "GPU:0" in found.why
+    assert "75% of the bytes" in found.rationale
+    assert "GPU:0" in found.rationale
 
 
 def test_arrays_that_the_device_may_have_room_for_come_first():
-    assert proposal(HERE, training()).first == ""
-    rows = stage(0, "from_tensor_slices", in_step=replace(LAST, spared=0.99))
-    assert proposal(HERE, training(rows, BYTES, CAST)).first == "data_on_device"
+    assert proposal(HERE, training()).prerequisite == ""
+    rows = stage(0, "from_tensor_slices", step_offload=replace(LAST, saved_transfer_share=0.99))
+    assert proposal(HERE, training(rows, BYTES, CAST)).prerequisite == "data_on_device"
 
 
 def test_maps_below_the_batch_take_whole_batches_first():
-    below = replace(CAST, index=1, in_step=replace(LAST, vectorized=(2, 1)))
+    below = replace(CAST, index=1, step_offload=replace(LAST, vectorized_maps=(2, 1)))
     found = proposal(HERE, training(stage(0, "from_tensor_slices"), below, stage(2, "batch")))
-    digest = training().workload.pipeline
+    digest = training().workload.pipeline_digest
     assert found.edits == (
-        VectorizeMap(stage=2, expects=digest),
-        VectorizeMap(stage=1, expects=""),
-        MapOnDevice(expects="ca57"),
+        VectorizeMap(stage=2, expected_digest=digest),
+        VectorizeMap(stage=1, expected_digest=""),
+        MapOnDevice(expected_digest="ca57"),
     )
 
 
@@ -59,8 +61,8 @@ def test_where_nothing_is_sent():
 
 @pytest.mark.parametrize("needed", [10_000_000, 40_000_000])
 def test_where_no_last_map_makes_the_bytes_more(needed):
-    other = replace(CAST, in_step=None)
-    sent = replace(SENT, needed_bytes=needed)
+    other = replace(CAST, step_offload=None)
+    sent = replace(SENT, min_bytes=needed)
     assert "does not end with a map" in reason(HERE, training(BYTES, other, sent=sent))
 
 
@@ -71,7 +73,7 @@ def test_where_no_last_map_makes_the_bytes_more(needed):
         ({"distributed": True}, "strategy"),
         ({"kind": "custom_loop"}, "more than one compiled function"),
         ({"kind": "custom_loop", "step_code": "c0de", "eager_step": True}, "op by op"),
-        ({"kind": "custom_loop", "step_code": "c0de", "data_made_anew": True}, "anew"),
+        ({"kind": "custom_loop", "step_code": "c0de", "is_dataset_recreated": True}, "anew"),
         ({"data": "numpy"}, "not by tf.data"),
     ],
 )
@@ -81,12 +83,12 @@ def test_where_it_cannot_be_done(situation, told):
 
 def test_batches_of_a_loop_are_made_on_the_device_of_its_step():
     card = "/job:card/replica:0/task:0/device:CPU:0"
-    rows = stage(0, "from_tensor_slices", in_step=replace(LAST, spared=0.99))
-    loop = {"kind": "custom_loop", "step_code": "c0de"}
+    rows = stage(0, "from_tensor_slices", step_offload=replace(LAST, saved_transfer_share=0.99))
+    loop = {"kind": "custom_loop", "step_code_digest": "c0de"}
     sent = replace(SENT, placement=card)
     found = proposal(HERE, training(rows, BYTES, CAST, sent=sent, **loop))
-    assert found.edits == (MapOnDevice(expects="ca57", placement=card),)
-    assert found.first == ""  # nothing puts the rows of a loop on a device
+    assert found.edits == (MapOnDevice(expected_digest="ca57", placement=card),)
+    assert found.prerequisite == ""  # nothing puts the rows of a loop on a device
     assert "train_step" in found.source_edit
 
 

@@ -5,22 +5,24 @@ import pytest
 from optimizations.situations import SITUATIONS, proposal, reason
 from uncork.core.base.record import replace
 from uncork.core.edits.step import ReduceRetracing
-from uncork.optimizations.host.reduce_retracing import OpenShapes
+from uncork.optimizations.host.reduce_retracing import ReduceRetracingOptimization
 
-OPEN = OpenShapes()
+OPEN = ReduceRetracingOptimization()
 
 
 def loop(**workload):
     seen = SITUATIONS["traced anew"]
     return replace(
         seen,
-        workload=replace(seen.workload, **{"called_at": "a.py:9", "step_at": None}, **workload),
+        workload=replace(
+            seen.workload, **{"step_call_at": "a.py:9", "step_setup_at": None}, **workload
+        ),
     )
 
 
 def test_a_step_that_is_traced_again_and_again():
     found = proposal(OPEN, loop())
-    assert found.edits == (ReduceRetracing(code="c0de"),)
+    assert found.edits == (ReduceRetracing(code_digest="c0de"),)
     assert found.predicted == 3.0
     assert found.at == "a.py:9"
     assert "reduce_retracing=True" in found.source_edit

@@ -7,18 +7,18 @@ from records import observed
 from uncork.core.base.record import replace
 from uncork.core.documents.plan import Policy
 from uncork.core.edits.step import ReuseIterator
-from uncork.core.evidence.loop import Answering
+from uncork.core.evidence.loop import EvaluationCalls
 from uncork.optimizations.base.proposal import Proposal
-from uncork.optimizations.host.reuse_iterator import KeepIterator
+from uncork.optimizations.host.reuse_iterator import ReuseIteratorOptimization
 
-KEPT = KeepIterator()
+KEPT = ReuseIteratorOptimization()
 LOST = {"host": 0.8, "step": 0.2}
 
 
 def training(shares=LOST, **workload):
     return observed(
         shares=shares,
-        workload={"called_in_loop": True, "data": "numpy", "pipeline": "", **workload},
+        workload={"is_fit_in_loop": True, "data_kind": "numpy", "pipeline_digest": "", **workload},
     )
 
 
@@ -30,15 +30,15 @@ def test_calls_of_a_few_steps_read_through_one_iterator():
 
 
 def test_it_promises_every_bit_and_nothing_less():
-    assert (KEPT.guarantee, KEPT.at_worst) == ("exact", None)
+    assert (KEPT.guarantee, KEPT.fallback_guarantee) == ("exact", None)
 
 
 @pytest.mark.parametrize(
     ("workload", "words"),
     [
-        ({"called_in_loop": False}, "not called for a few steps"),
+        ({"is_fit_in_loop": False}, "not called for a few steps"),
         ({"data": "tf.data"}, "given a tf.data"),
-        ({"steps_given": True}, "steps_per_epoch"),
+        ({"has_explicit_steps": True}, "steps_per_epoch"),
         ({"eager_step": True}, "eagerly"),
         ({"distributed": True}, "tf.distribute"),
         ({"kind": "custom_loop", "model": None}, "neither evaluate nor predict"),
@@ -51,8 +51,10 @@ def test_what_leaves_it_out(workload, words):
 @pytest.mark.parametrize(("share", "is_tried"), [(0.4, True), (0.02, False)])
 def test_a_loop_that_predicts_for_long_is_tried(share, is_tried):
     loop = replace(
-        training(kind="custom_loop", called_in_loop=False, model=None),
-        answering=Answering(share=share, calls=1.0, spared=0.9, at="train.py:60"),
+        training(kind="custom_loop", is_fit_in_loop=False, model=None),
+        evaluation_calls=EvaluationCalls(
+            share=share, calls_per_step=1.0, setup_share=0.9, at="train.py:60"
+        ),
     )
     answer = KEPT.propose(loop, FOUR_CORES, Policy())
     assert isinstance(answer, Proposal) == is_tried

@@ -6,21 +6,23 @@ from optimizations.situations import COMPUTING, PASSED_OVER, SITUATIONS, WAITING
 from records import observed
 from uncork.core.base.record import replace
 from uncork.core.edits.step import RowUpdates
-from uncork.optimizations.host.row_updates import UpdateRows
+from uncork.optimizations.host.row_updates import RowUpdatesOptimization
 
-BY_ROWS = UpdateRows()
-READ = replace(PASSED_OVER, phase="forward", share=0.2, kernel="ReadVariableOp")
+BY_ROWS = RowUpdatesOptimization()
+READ = replace(PASSED_OVER, phase="forward", share=0.2, main_kernel="ReadVariableOp")
 
 
 def training(*kernels, shares=COMPUTING, **workload):
-    return observed(shares=shares, kernels=kernels, workload={"row_tables": 2, **workload})
+    return observed(
+        shares=shares, kernels=kernels, workload={"row_update_table_count": 2, **workload}
+    )
 
 
 def test_what_passes_over_rows_that_no_sample_looks_up_is_saved():
     found = proposal(BY_ROWS, training(READ, PASSED_OVER))
     assert found.edits == (RowUpdates(),)
     assert found.predicted == pytest.approx(1 / (1 - 0.95 * 0.7 * 0.95))
-    assert "1,000 of 20,000 rows" in found.why
+    assert "1,000 of 20,000 rows" in found.rationale
     assert found.at == "train.py:33"
 
 
@@ -32,9 +34,9 @@ def test_reading_the_table_alone_may_be_worth_it():
     "kernels",
     [
         (),
-        (replace(PASSED_OVER, rows=0, rows_used=0),),
-        (replace(PASSED_OVER, rows_used=20_000),),
-        (replace(PASSED_OVER, rows_used=10**9),),
+        (replace(PASSED_OVER, table_rows=0, max_used_rows=0),),
+        (replace(PASSED_OVER, max_used_rows=20_000),),
+        (replace(PASSED_OVER, max_used_rows=10**9),),
         (replace(PASSED_OVER, phase="backward"),),
     ],
     ids=["no kernels", "small table", "all rows", "unknown rows", "the gradient itself"],
@@ -53,11 +55,13 @@ def test_a_step_that_takes_no_time_is_left_alone():
 
 
 def test_an_optimizer_that_changes_other_rows_is_left_alone():
-    assert "changes the other rows" in reason(BY_ROWS, training(PASSED_OVER, row_tables=0))
+    assert "changes the other rows" in reason(
+        BY_ROWS, training(PASSED_OVER, row_update_table_count=0)
+    )
 
 
 def test_it_promises_every_bit_and_falls_back_on_rounding():
-    assert (BY_ROWS.guarantee, BY_ROWS.at_worst) == ("exact", "rounding")
+    assert (BY_ROWS.guarantee, BY_ROWS.fallback_guarantee) == ("exact", "rounding")
 
 
 @pytest.mark.parametrize("situation", ["custom loop", "eager", "distributed"])

@@ -5,9 +5,9 @@ import pytest
 from optimizations.situations import CHATTY, COMPUTING, SITUATIONS, proposal, reason
 from records import observed
 from uncork.core.edits.step import StepsPerExecution
-from uncork.optimizations.host.steps_per_execution import ChainSteps
+from uncork.optimizations.host.steps_per_execution import StepsPerExecutionOptimization
 
-CHAIN = ChainSteps()
+CHAIN = StepsPerExecutionOptimization()
 
 
 def training(step_s: float = 0.002, shares=CHATTY, ceilings=None, **workload):
@@ -43,12 +43,12 @@ def test_an_execution_is_not_longer_than_an_epoch(length):
 )
 def test_an_epoch_of_a_given_length_is_cut_into_equal_parts(length, expected):
     """Keras runs whole executions: 10 steps in groups of 3 would become 12."""
-    assert steps(training(steps_per_epoch=length, steps_given=True)) == expected
+    assert steps(training(steps_per_epoch=length, has_explicit_steps=True)) == expected
 
 
 def test_a_given_length_that_cannot_be_cut_is_left_alone():
     words = "cannot be cut into equal executions"
-    assert words in reason(CHAIN, training(steps_per_epoch=127, steps_given=True))
+    assert words in reason(CHAIN, training(steps_per_epoch=127, has_explicit_steps=True))
     assert steps(training(steps_per_epoch=127)) == 64
 
 
@@ -59,7 +59,7 @@ def test_a_validation_of_given_length_is_cut_into_equal_parts(validated, expecte
 
 
 def test_both_lengths_count():
-    given = {"steps_per_epoch": 100, "steps_given": True}
+    given = {"steps_per_epoch": 100, "has_explicit_steps": True}
     assert steps(training(validation_steps=30, **given)) == 10
     words = "validation_steps=7 and steps_per_epoch=100 cannot be cut"
     assert words in reason(CHAIN, training(validation_steps=7, **given))
@@ -67,7 +67,7 @@ def test_both_lengths_count():
 
 @pytest.mark.parametrize("data", ["tf.data", "numpy"])
 def test_arrays_and_pipelines_alike(data):
-    assert steps(training(data=data)) == 64
+    assert steps(training(data_kind=data)) == 64
 
 
 def test_it_is_never_predicted_to_be_faster_than_the_input():
@@ -80,7 +80,7 @@ def test_an_input_that_is_the_brake_makes_it_useless():
 
 
 def test_it_may_fall_back_on_rounding():
-    assert (CHAIN.guarantee, CHAIN.at_worst) == ("exact", "rounding")
+    assert (CHAIN.guarantee, CHAIN.fallback_guarantee) == ("exact", "rounding")
 
 
 def test_long_steps_are_left_alone():
@@ -101,7 +101,7 @@ def test_a_value_of_the_user_s_own_is_kept():
 
 def test_callbacks_that_see_every_batch_forbid_it():
     hooks = ("TerminateOnNaN", "Mine")
-    assert "TerminateOnNaN, Mine" in reason(CHAIN, training(batch_hooks=hooks))
+    assert "TerminateOnNaN, Mine" in reason(CHAIN, training(batch_callbacks=hooks))
 
 
 def test_an_unknown_length_forbids_it():
@@ -110,7 +110,7 @@ def test_an_unknown_length_forbids_it():
 
 @pytest.mark.parametrize("data", ["pydataset", "generator"])
 def test_python_loaders_are_asked_for_each_batch_anyway(data):
-    assert data in reason(CHAIN, training(data=data))
+    assert data in reason(CHAIN, training(data_kind=data))
 
 
 @pytest.mark.parametrize(

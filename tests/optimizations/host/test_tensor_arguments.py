@@ -5,22 +5,24 @@ import pytest
 from optimizations.situations import SITUATIONS, proposal, reason
 from uncork.core.base.record import replace
 from uncork.core.edits.step import TensorArguments
-from uncork.optimizations.host.tensor_arguments import PassTensors
+from uncork.optimizations.host.tensor_arguments import TensorArgumentsOptimization
 
-PASS = PassTensors()
+PASS = TensorArgumentsOptimization()
 
 
 def loop(**workload):
     seen = SITUATIONS["traced for numbers"]
     return replace(
         seen,
-        workload=replace(seen.workload, **{"called_at": "a.py:9", "step_at": None}, **workload),
+        workload=replace(
+            seen.workload, **{"step_call_at": "a.py:9", "step_setup_at": None}, **workload
+        ),
     )
 
 
 def test_numbers_that_change_are_handed_over_as_tensors():
-    found = proposal(PASS, loop(numbers=("beta", "epoch")))
-    assert found.edits == (TensorArguments(code="c0de", names=("beta", "epoch")),)
+    found = proposal(PASS, loop(number_arguments=("beta", "epoch")))
+    assert found.edits == (TensorArguments(code_digest="c0de", argument_names=("beta", "epoch")),)
     assert found.predicted == 3.0
     assert found.at == "a.py:9"
     assert found.source_edit == "beta = tf.constant(beta)\nepoch = tf.constant(epoch)"

@@ -17,10 +17,10 @@ from records import observed, stage
 from uncork.core.base.record import replace
 from uncork.core.documents.plan import Policy
 from uncork.core.edits.pipeline import AutotuneOff, Cache, ParallelMap, Prefetch, SplitMap
-from uncork.core.evidence.stage import AUTOTUNE, Prefix, Vectorized
-from uncork.optimizations.input_caching.cache import CacheDeterministic
+from uncork.core.evidence.stage import AUTOTUNE, MapPrefix, VectorizedCost
+from uncork.optimizations.input_caching.cache import CacheOptimization
 
-CACHE = CacheDeterministic()
+CACHE = CacheOptimization()
 DECODE = stage(1, "map", 0.09, name="decode", parallelism=AUTOTUNE, cache_point=POINT)
 SLOW = replace(DECODE, cpu_s_per_element=0.36, wall_s_per_element=0.36)
 
@@ -32,17 +32,17 @@ def decoding(*stages, **changes):
 
 def test_a_deterministic_map_is_cached_whole():
     found = proposal(CACHE, decoding())
-    assert found.edits == (Cache(stage=1, expects="51ab", bytes=POINT.memory_bytes),)
+    assert found.edits == (Cache(stage=1, expected_digest="51ab", size_bytes=POINT.memory_bytes),)
     assert found.at == "train.py:21"
     assert found.predicted > 5
-    assert "1 GB" in found.why
+    assert "1 GB" in found.rationale
 
 
 def test_a_drawing_map_is_split_first():
     found = proposal(CACHE, SITUATIONS["waiting for input"])
-    cache = Cache(stage=2, expects="", bytes=POINT.memory_bytes)
-    assert found.edits == (SplitMap(stage=2, expects="51ab"), cache)
-    assert "the deterministic part of load" in found.why
+    cache = Cache(stage=2, expected_digest="", size_bytes=POINT.memory_bytes)
+    assert found.edits == (SplitMap(stage=2, expected_digest="51ab"), cache)
+    assert "the deterministic part of load" in found.rationale
 
 
 SHORT = {"steps_per_epoch": 20, "epochs": 10}
@@ -51,13 +51,15 @@ SHORT = {"steps_per_epoch": 20, "epochs": 10}
 def test_where_epochs_become_short_the_autotuner_goes_too():
     found = proposal(CACHE, decoding(workload=SHORT))
     assert found.edits == (
-        Cache(stage=1, expects="51ab", bytes=POINT.memory_bytes),
-        Prefetch(expects=""),
-        AutotuneOff(expects=""),
+        Cache(stage=1, expected_digest="51ab", size_bytes=POINT.memory_bytes),
+        Prefetch(expected_digest=""),
+        AutotuneOff(expected_digest=""),
     )
 
 
-PARSE = stage(1, "map", 0.09, name="parse", parallelism=1, cache_point=POINT, vectorized=AT_ONCE)
+PARSE = stage(
+    1, "map", 0.09, name="parse", parallelism=1, cache_point=POINT, vectorized_cost=AT_ONCE
+)
 
 
 @pytest.mark.parametrize(
@@ -71,10 +73,12 @@ PARSE = stage(1, "map", 0.09, name="parse", parallelism=1, cache_point=POINT, ve
 )
 def test_the_first_epoch_counts(epochs, at_once_s, first):
     """In few epochs a map called for whole batches takes less time than one whose work is kept."""
-    stacked = Vectorized(batch=32, cpu_s_per_element=at_once_s, wall_s_per_element=at_once_s)
-    stages = (stage(0, "text_line"), replace(PARSE, vectorized=stacked), stage(2, "batch"))
+    stacked = VectorizedCost(
+        batch_size=32, cpu_s_per_element=at_once_s, wall_s_per_element=at_once_s
+    )
+    stages = (stage(0, "text_line"), replace(PARSE, vectorized_cost=stacked), stage(2, "batch"))
     found = proposal(CACHE, decoding(*stages, workload={"epochs": epochs}))
-    assert found.first == first
+    assert found.prerequisite == first
     assert found.edits[0].stage == 1
 
 
@@ -88,31 +92,33 @@ BATCHES = stage(2, "batch", cache_point=POINT)
         ((replace(BATCHES, kind="padded_batch"),), "vectorize"),
         ((stage(2, "shuffle"), stage(3, "batch")), ""),  # other batches in every epoch
         ((replace(BATCHES, cache_point=replace(POINT, memory_bytes=2 * 10**9)),), ""),
-        ((replace(BATCHES, first=2),), ""),  # of another branch
+        ((replace(BATCHES, first_index=2),), ""),  # of another branch
     ],
 )
 def test_batches_are_kept_afterwards(above, first):
     """What takes as long in each of a few epochs is worth it only where it is kept, too."""
-    stacked = Vectorized(batch=32, cpu_s_per_element=0.06, wall_s_per_element=0.06)
-    slow = replace(PARSE, vectorized=stacked, cpu_s_per_element=0.36, wall_s_per_element=0.36)
+    stacked = VectorizedCost(batch_size=32, cpu_s_per_element=0.06, wall_s_per_element=0.06)
+    slow = replace(PARSE, vectorized_cost=stacked, cpu_s_per_element=0.36, wall_s_per_element=0.36)
     stages = (stage(0, "text_line"), slow, *above)
     found = proposal(
         CACHE, decoding(*stages, workload={"epochs": 8}, memory_available_bytes=25 * 10**8)
     )
-    assert found.first == first
+    assert found.prerequisite == first
 
 
 @pytest.mark.parametrize(("epochs", "first"), [(2, "inline_map"), (200, "")])
 def test_what_makes_the_epoch_short_that_fills_it_comes_first(epochs, first):
-    drawing = replace(PARSE, vectorized=None, inlined=HERE, random=True, prefix=PREFIX)
+    drawing = replace(
+        PARSE, vectorized_cost=None, inlined_cost=HERE, is_random=True, deterministic_prefix=PREFIX
+    )
     stages = (stage(0, "text_line"), drawing, stage(2, "batch"))
-    assert proposal(CACHE, decoding(*stages, workload={"epochs": epochs})).first == first
+    assert proposal(CACHE, decoding(*stages, workload={"epochs": epochs})).prerequisite == first
 
 
 def test_maps_above_the_cache_are_no_matter_to_it():
-    above = replace(PARSE, index=2, first=0, cache_point=None, cpu_s_per_element=0.04)
+    above = replace(PARSE, index=2, first_index=0, cache_point=None, cpu_s_per_element=0.04)
     stages = (stage(0, "text_line"), SLOW, above, stage(3, "batch"))
-    assert proposal(CACHE, decoding(*stages, workload={"epochs": 3})).first == ""
+    assert proposal(CACHE, decoding(*stages, workload={"epochs": 3})).prerequisite == ""
 
 
 @pytest.mark.parametrize(
@@ -120,7 +126,7 @@ def test_maps_above_the_cache_are_no_matter_to_it():
     [
         {"steps_per_epoch": 2000},
         {"steps_per_epoch": None},
-        {"steps_per_epoch": 20, "default_rewrites": False},
+        {"steps_per_epoch": 20, "has_default_rewrites": False},
     ],
 )
 def test_otherwise_the_autotuner_stays(changes):
@@ -163,23 +169,23 @@ def test_the_policy_decides_how_much_memory_there_is(share, fits):
         )
 
 
-BYTES = Prefix(ops=9, bytes_per_element=25_000, cpu_s_per_element=0.35)
-WIDENING = replace(SLOW, bytes_per_element=100_000, narrow=BYTES)
+BYTES = MapPrefix(op_count=9, bytes_per_element=25_000, cpu_s_per_element=0.35)
+WIDENING = replace(SLOW, bytes_per_element=100_000, narrow_prefix=BYTES)
 
 
 def test_what_is_too_large_is_kept_before_it_is_widened():
     stages = stage(0, "range"), WIDENING, stage(2, "batch")
     found = proposal(CACHE, decoding(*stages, memory_available_bytes=10**9))
-    cache = Cache(stage=1, expects="", bytes=POINT.memory_bytes // 4)
-    assert found.edits == (SplitMap(stage=1, expects="51ab"), cache)
-    assert "all but the widening of decode is made once and kept in 0.25 GB" in found.why
+    cache = Cache(stage=1, expected_digest="", size_bytes=POINT.memory_bytes // 4)
+    assert found.edits == (SplitMap(stage=1, expected_digest="51ab"), cache)
+    assert "all but the widening of decode is made once and kept in 0.25 GB" in found.rationale
     assert "tf.cast" in found.source_edit
 
 
 def test_what_fits_is_kept_whole():
     stages = stage(0, "range"), WIDENING, stage(2, "batch")
     found = proposal(CACHE, decoding(*stages))
-    assert found.edits == (Cache(stage=1, expects="51ab", bytes=POINT.memory_bytes),)
+    assert found.edits == (Cache(stage=1, expected_digest="51ab", size_bytes=POINT.memory_bytes),)
 
 
 def test_what_does_not_fit_in_any_form_is_told_by_the_smallest():
@@ -211,23 +217,23 @@ def test_without_tf_data_there_is_nothing_to_cache(situation):
 
 
 def test_a_slow_random_part_is_no_reason_to_cache_a_quick_prefix():
-    quick = replace(AUGMENTING[2].prefix, cpu_s_per_element=1e-4)
-    drawing = replace(AUGMENTING[2], prefix=quick)
+    quick = replace(AUGMENTING[2].deterministic_prefix, cpu_s_per_element=1e-4)
+    drawing = replace(AUGMENTING[2], deterministic_prefix=quick)
     assert "predicted gain" in reason(CACHE, decoding(drawing))
 
 
 def test_a_loop_that_leaves_its_data_early_never_fills_a_cache():
     decode = stage(1, "map", 0.09, parallelism=AUTOTUNE, cache_point=POINT, length=-1)
-    looping = {"kind": "custom_loop", "model": None, "steps_per_epoch": POINT.elements}
+    looping = {"kind": "custom_loop", "model": None, "steps_per_epoch": POINT.element_count}
     left = observed(stage(0, "range"), decode, shares=WAITING, workload=looping)
     assert "before a cache would be complete" in reason(CACHE, left)
-    for changes in ({"steps_per_epoch": POINT.elements + 1}, {"steps_per_epoch": None}):
+    for changes in ({"steps_per_epoch": POINT.element_count + 1}, {"steps_per_epoch": None}):
         longer = replace(left, workload=replace(left.workload, **changes))
         assert proposal(CACHE, longer)
 
 
 def test_what_is_made_anew_for_each_pass_is_not_read_again():
-    assert "anew for each pass" in reason(CACHE, decoding(workload={"data_made_anew": True}))
+    assert "anew for each pass" in reason(CACHE, decoding(workload={"is_dataset_recreated": True}))
 
 
 def test_the_epoch_that_fills_it_runs_a_serial_map_in_parallel():
@@ -235,9 +241,9 @@ def test_the_epoch_that_fills_it_runs_a_serial_map_in_parallel():
     serial = replace(DECODE, parallelism=1)
     found = proposal(CACHE, decoding(stage(0, "range"), serial, stage(2, "batch")))
     parallel, cache, *_ = found.edits
-    assert parallel == ParallelMap(stage=1, expects="51ab")
-    assert cache == Cache(stage=1, expects="", bytes=POINT.memory_bytes)
-    assert "in parallel" in found.why
+    assert parallel == ParallelMap(stage=1, expected_digest="51ab")
+    assert cache == Cache(stage=1, expected_digest="", size_bytes=POINT.memory_bytes)
+    assert "in parallel" in found.rationale
 
 
 def test_of_two_that_take_next_to_nothing_the_later_is_taken():

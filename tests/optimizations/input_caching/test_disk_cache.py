@@ -17,31 +17,33 @@ from records import observed, stage
 from uncork.core.base.record import replace
 from uncork.core.documents.plan import Policy
 from uncork.core.edits.pipeline import DiskCache, ParallelMap, SplitMap
-from uncork.core.evidence.stage import AUTOTUNE, Prefix
-from uncork.optimizations.input_caching.cache import CacheDeterministic
-from uncork.optimizations.input_caching.disk_cache import CacheInFiles
+from uncork.core.evidence.stage import AUTOTUNE, MapPrefix
+from uncork.optimizations.input_caching.cache import CacheOptimization
+from uncork.optimizations.input_caching.disk_cache import DiskCacheOptimization
 
-FILES = CacheInFiles()
+FILES = DiskCacheOptimization()
 DECODE = stage(1, "map", 0.36, name="decode", parallelism=AUTOTUNE, cache_point=MANY)
-KEPT = DiskCache(stage=1, expects="51ab", bytes=MANY.memory_bytes, folder="/scratch")
+KEPT = DiskCache(stage=1, expected_digest="51ab", size_bytes=MANY.memory_bytes, folder="/scratch")
 
 
 def decoding(*stages, disk=DISK, memory=10**9, **changes):
     """Elements of 10 MB, twice as many as the memory budget has room for."""
     shown = stages or (stage(0, "range"), DECODE, stage(2, "batch"))
-    return observed(*shown, shares=WAITING, memory_available_bytes=memory, disk=disk, **changes)
+    return observed(
+        *shown, shares=WAITING, memory_available_bytes=memory, cache_folder=disk, **changes
+    )
 
 
 def slower(times: float):
     read = replace(FAST, wall_s_per_byte=times * FAST.wall_s_per_byte)
-    return replace(DISK, read=read)
+    return replace(DISK, read_cost=read)
 
 
 def test_what_memory_has_no_room_for_is_kept_in_files():
-    assert "GB of memory" in reason(CacheDeterministic(), decoding())
+    assert "GB of memory" in reason(CacheOptimization(), decoding())
     found = proposal(FILES, decoding())
     assert found.edits == (KEPT,)
-    assert found.why == "map is made once and kept in 1 GB of files"
+    assert found.rationale == "map is made once and kept in 1 GB of files"
     assert found.at == "train.py:21"
 
 
@@ -58,30 +60,36 @@ def test_a_drawing_map_is_split_first():
     drawing = replace(
         DECODE,
         parallelism=1,
-        random=True,
-        prefix=Prefix(ops=9, bytes_per_element=10**7, cpu_s_per_element=0.35),
+        is_random=True,
+        deterministic_prefix=MapPrefix(op_count=9, bytes_per_element=10**7, cpu_s_per_element=0.35),
         wall_s_per_element=0.36,
     )
     found = proposal(FILES, decoding(stage(0, "range"), drawing, stage(2, "batch")))
-    assert found.edits == (SplitMap(stage=1, expects="51ab"), replace(KEPT, expects=""))
-    assert "the deterministic part of decode" in found.why
+    assert found.edits == (
+        SplitMap(stage=1, expected_digest="51ab"),
+        replace(KEPT, expected_digest=""),
+    )
+    assert "the deterministic part of decode" in found.rationale
 
 
 def test_a_serial_map_fills_the_files_in_parallel():
     alone = {"cpu_s_per_element": 0.09, "wall_s_per_element": 0.09}
     serial = replace(DECODE, parallelism=1, **alone)
     found = proposal(FILES, decoding(stage(0, "range"), serial, stage(2, "batch")))
-    assert found.edits == (ParallelMap(stage=1, expects="51ab"), replace(KEPT, expects=""))
+    assert found.edits == (
+        ParallelMap(stage=1, expected_digest="51ab"),
+        replace(KEPT, expected_digest=""),
+    )
 
 
 def test_bytes_are_read_sooner_than_floats():
-    narrow = Prefix(ops=9, bytes_per_element=2_500_000, cpu_s_per_element=0.35)
-    widening = replace(DECODE, bytes_per_element=10**7, narrow=narrow)
+    narrow = MapPrefix(op_count=9, bytes_per_element=2_500_000, cpu_s_per_element=0.35)
+    widening = replace(DECODE, bytes_per_element=10**7, narrow_prefix=narrow)
     stages = stage(0, "range"), widening, stage(2, "batch")
     found = proposal(FILES, decoding(*stages, memory=10**8, disk=slower(5)))
     split, kept = found.edits
-    assert split == SplitMap(stage=1, expects="51ab")
-    assert kept == replace(KEPT, expects="", bytes=MANY.memory_bytes // 4)
+    assert split == SplitMap(stage=1, expected_digest="51ab")
+    assert kept == replace(KEPT, expected_digest="", size_bytes=MANY.memory_bytes // 4)
 
 
 def test_what_fits_into_memory_is_no_matter_for_files():
@@ -90,11 +98,11 @@ def test_what_fits_into_memory_is_no_matter_for_files():
 
 
 def test_what_fits_but_gains_nothing_in_memory_is_no_reason_against_files():
-    small = replace(MANY, elements=MANY.elements, memory_bytes=10**6)
+    small = replace(MANY, element_count=MANY.element_count, memory_bytes=10**6)
     read = stage(1, "map", 0.001, name="read", parallelism=AUTOTUNE, cache_point=small)
     decode = replace(DECODE, index=2)
     stages = stage(0, "range"), read, decode, stage(3, "batch")
-    assert "below" in reason(CacheDeterministic(), decoding(*stages))
+    assert "below" in reason(CacheOptimization(), decoding(*stages))
     assert proposal(FILES, decoding(*stages)).edits == (replace(KEPT, stage=2),)
 
 
@@ -105,7 +113,7 @@ def test_epochs_that_end_early_read_little_of_it_twice():
 
 
 def test_very_many_small_elements_are_not_kept_in_files():
-    many = replace(MANY, elements=2 * 10**6)
+    many = replace(MANY, element_count=2 * 10**6)
     stages = stage(0, "range"), replace(DECODE, cache_point=many), stage(2, "batch")
     assert "the index of 2,000,000 elements takes 1.0 GB" in reason(FILES, decoding(*stages))
 
@@ -115,7 +123,7 @@ def test_nothing_is_written_where_no_folder_is_named():
 
 
 def test_a_folder_that_takes_no_files_is_named_with_its_reason():
-    refused = replace(DISK, refused="no files can be kept in /scratch: Permission denied")
+    refused = replace(DISK, refusal_reason="no files can be kept in /scratch: Permission denied")
     assert reason(FILES, decoding(disk=refused)).endswith("Permission denied")
 
 
@@ -134,7 +142,7 @@ def test_there_must_be_room_for_two_of_them(free, fits):
 def test_epochs_must_win_back_the_writing():
     write = replace(FAST, wall_s_per_byte=5e-8)  # half a second each, where 0.09 are spared
     workload = {"epochs": 5, "steps_per_epoch": 100}
-    slow = decoding(disk=replace(DISK, write=write), workload=workload)
+    slow = decoding(disk=replace(DISK, write_cost=write), workload=workload)
     assert "longer than reading them spares in 5 passes" in reason(FILES, slow)
     policy = Policy(budget_s=3600.0)
     longer = replace(slow, workload=replace(slow.workload, epochs=50))
@@ -142,7 +150,7 @@ def test_epochs_must_win_back_the_writing():
 
 
 def test_an_epoch_must_be_short_enough_to_be_compared():
-    long = replace(MANY, elements=1000, memory_bytes=10**10)
+    long = replace(MANY, element_count=1000, memory_bytes=10**10)
     stages = stage(0, "range"), replace(DECODE, cache_point=long), stage(2, "batch")
     told = reason(FILES, decoding(*stages))
     assert told == "an epoch takes 105 s, and several must be compared: give --budget 1898"

@@ -5,32 +5,37 @@ import pytest
 from optimizations.situations import SITUATIONS, WAITING, proposal, reason
 from records import MACHINE, observed, stage
 from uncork.core.edits.edit import LoaderCache
-from uncork.core.evidence.stage import Keepable
-from uncork.optimizations.input_caching.loader_cache import KeepBatches
+from uncork.core.evidence.stage import Memoization
+from uncork.optimizations.input_caching.loader_cache import LoaderCacheOptimization
 
-KEEP = KeepBatches()
-LARGE = Keepable(bytes=2_000_000_000, wall_s_per_element=0.009)
+KEEP = LoaderCacheOptimization()
+LARGE = Memoization(total_bytes=2_000_000_000, hit_wall_s_per_element=0.009)
 
 
 def loading(*, keepable=LARGE, **workload):
     memory = workload.pop("memory_available_bytes", 64 << 30)
     return observed(
-        stage(0, "pydataset", 0.09, parallelism=1, python=True, keepable=keepable),
+        stage(0, "pydataset", 0.09, parallelism=1, has_python_code=True, memoization=keepable),
         shares=WAITING,
         memory_available_bytes=memory,
-        workload={"data": "pydataset", "pipeline": "", "loader": "c0de", **workload},
+        workload={
+            "data_kind": "pydataset",
+            "pipeline_digest": "",
+            "loader_digest": "c0de",
+            **workload,
+        },
     )
 
 
 def test_batches_that_are_the_same_in_every_epoch_are_kept():
     found = proposal(KEEP, loading())
-    assert found.edits == (LoaderCache(bytes=2_000_000_000, expects="c0de"),)
+    assert found.edits == (LoaderCache(size_bytes=2_000_000_000, expected_digest="c0de"),)
     assert found.predicted == pytest.approx(0.1 / 0.01, rel=0.2)
-    assert "2 GB of memory" in found.why
+    assert "2 GB of memory" in found.rationale
 
 
 def test_handing_them_over_costs_what_it_did():
-    dear = Keepable(bytes=1000, wall_s_per_element=0.088)
+    dear = Memoization(total_bytes=1000, hit_wall_s_per_element=0.088)
     assert "predicted gain" in reason(KEEP, loading(keepable=dear))
 
 
@@ -43,7 +48,7 @@ def test_one_epoch_reads_nothing_twice():
 
 
 def test_they_are_kept_once():
-    assert "already" in reason(KEEP, loading(loader_kept=True))
+    assert "already" in reason(KEEP, loading(is_loader_cached=True))
 
 
 def test_workers_of_the_users_own_are_kept():
@@ -51,7 +56,7 @@ def test_workers_of_the_users_own_are_kept():
 
 
 def test_a_given_number_of_steps_may_begin_anywhere():
-    assert "steps_per_epoch" in reason(KEEP, loading(steps_given=True))
+    assert "steps_per_epoch" in reason(KEEP, loading(has_explicit_steps=True))
 
 
 def test_other_batches_in_every_epoch_are_not_kept():

@@ -5,13 +5,13 @@ import pytest
 from optimizations.situations import SITUATIONS, proposal, reason
 from records import observed
 from uncork.core.edits.edit import ArrayFeed
-from uncork.optimizations.input_parallelism.array_feed import CutInOneThread
+from uncork.optimizations.input_parallelism.array_feed import ArrayFeedOptimization
 
-CUT = CutInOneThread()
+CUT = ArrayFeedOptimization()
 
 
 def arrays(*, waiting=0.4, host=0.1, **workload):
-    given = {"data": "numpy", "pipeline": "", **workload}
+    given = {"data_kind": "numpy", "pipeline_digest": "", **workload}
     return observed(shares={"input": waiting, "host": host}, workload=given)
 
 
@@ -19,12 +19,12 @@ def test_half_of_the_wait_is_promised():
     found = proposal(CUT, arrays())
     assert found.edits == (ArrayFeed(),)
     assert found.predicted == pytest.approx(1 / 0.8)
-    assert found.first == ""
+    assert found.prerequisite == ""
     assert "synchronous=True" in found.source_edit
 
 
 def test_where_python_takes_longer_it_comes_first():
-    assert proposal(CUT, arrays(host=0.5)).first == "steps_per_execution"
+    assert proposal(CUT, arrays(host=0.5)).prerequisite == "steps_per_execution"
 
 
 def test_a_short_wait_is_not_worth_it():
@@ -37,7 +37,7 @@ def test_a_short_wait_is_not_worth_it():
         ({"data": "tf.data"}, "fed by tf.data"),
         ({"data": "pydataset"}, "fed by pydataset"),
         ({"kind": "custom_loop"}, "not by arrays that fit is given"),
-        ({"called_in_loop": True}, "reuse_iterator"),
+        ({"is_fit_in_loop": True}, "reuse_iterator"),
         ({"distributed": True}, "strategy"),
     ],
     ids=str,

@@ -6,9 +6,9 @@ from optimizations.situations import proposal, reason
 from records import observed, stage
 from uncork.core.base.record import replace
 from uncork.core.edits.pipeline import AutotuneOff, Prefetch
-from uncork.optimizations.input_parallelism.autotune_off import StopAutotune
+from uncork.optimizations.input_parallelism.autotune_off import AutotuneOffOptimization
 
-STOP = StopAutotune()
+STOP = AutotuneOffOptimization()
 
 
 def short_epochs(*stages, **workload):
@@ -21,14 +21,14 @@ def short_epochs(*stages, **workload):
 
 def test_short_epochs_end_without_the_autotuner():
     found = proposal(STOP, short_epochs())
-    assert found.edits == (Prefetch(expects="51ab"), AutotuneOff(expects=""))
+    assert found.edits == (Prefetch(expected_digest="51ab"), AutotuneOff(expected_digest=""))
     assert found.predicted is None
 
 
 def losing(between_epochs: float | None):
     """The same, with such a part of the time between epochs."""
     diagnosis = short_epochs()
-    measured = replace(diagnosis.measurement, between_epochs=between_epochs)
+    measured = replace(diagnosis.measurement, between_epochs_share=between_epochs)
     return replace(diagnosis, measurement=measured)
 
 
@@ -44,7 +44,7 @@ def test_little_between_epochs_is_not_worth_it():
 
 def test_one_prefetch_is_enough():
     found = proposal(STOP, short_epochs(stage(0, "batch"), stage(1, "prefetch")))
-    assert found.edits == (AutotuneOff(expects="51ab"),)
+    assert found.edits == (AutotuneOff(expected_digest="51ab"),)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_one_prefetch_is_enough():
         ({"steps_per_epoch": 5_000}, "too rarely"),
         ({"steps_per_epoch": None}, "unknown length"),
         ({"epochs": 1}, "one epoch"),
-        ({"default_rewrites": False}, "already"),
+        ({"has_default_rewrites": False}, "already"),
         ({"data": "numpy"}, "not by tf.data"),
     ],
 )

@@ -6,17 +6,19 @@ from optimizations.situations import WAITING, proposal, reason
 from records import MACHINE, observed, stage
 from uncork.core.base.record import replace
 from uncork.core.edits.pipeline import DrawFirst
-from uncork.core.evidence.stage import Draws
-from uncork.optimizations.input_parallelism.draw_first import DrawBeforeWork
+from uncork.core.evidence.stage import RandomPart
+from uncork.optimizations.input_parallelism.draw_first import DrawFirstOptimization
 
-DRAW = DrawBeforeWork()
+DRAW = DrawFirstOptimization()
 
 
 def augmenting(draws_s=0.0001, cost_s=0.09):
-    draws = None if draws_s is None else Draws(ops=7, cpu_s_per_element=draws_s)
+    draws = (
+        None if draws_s is None else RandomPart(deterministic_op_count=7, cpu_s_per_element=draws_s)
+    )
     return observed(
         stage(0, "from_tensor_slices"),
-        stage(1, "map", cost_s, name="augment", parallelism=1, random=True, draws=draws),
+        stage(1, "map", cost_s, name="augment", parallelism=1, is_random=True, random_part=draws),
         stage(2, "batch"),
         shares=WAITING,
     )
@@ -24,10 +26,10 @@ def augmenting(draws_s=0.0001, cost_s=0.09):
 
 def test_the_work_gets_all_cores():
     found = proposal(DRAW, augmenting())
-    assert found.edits == (DrawFirst(stage=1, expects="51ab"),)
+    assert found.edits == (DrawFirst(stage=1, expected_digest="51ab"),)
     assert found.at == "train.py:21"
     assert found.predicted > 3
-    assert "7 ops of augment" in found.why
+    assert "7 ops of augment" in found.rationale
 
 
 def test_what_the_draws_cost_stays_serial():

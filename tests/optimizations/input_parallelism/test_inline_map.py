@@ -5,20 +5,20 @@ import pytest
 from optimizations.situations import SITUATIONS, WAITING, proposal, reason
 from records import observed, stage
 from uncork.core.edits.pipeline import InlineMap
-from uncork.core.evidence.stage import AUTOTUNE, Inlined
-from uncork.optimizations.input_parallelism.inline_map import RunInline
+from uncork.core.evidence.stage import AUTOTUNE, InlinedCost
+from uncork.optimizations.input_parallelism.inline_map import InlineMapOptimization
 
-INLINE = RunInline()
+INLINE = InlineMapOptimization()
 
 
-def inline(cost_s: float) -> Inlined:
-    return Inlined(cpu_s_per_element=cost_s, wall_s_per_element=cost_s)
+def inline(cost_s: float) -> InlinedCost:
+    return InlinedCost(cpu_s_per_element=cost_s, wall_s_per_element=cost_s)
 
 
 def with_maps(*maps, parallelism=1):
     stages = [stage(0, "range")]
     stages += [
-        stage(i, "map", cost, name=f"map{i}", parallelism=parallelism, inlined=here)
+        stage(i, "map", cost, name=f"map{i}", parallelism=parallelism, inlined_cost=here)
         for i, (cost, here) in enumerate(maps, 1)
     ]
     return observed(*stages, stage(len(stages), "batch"), shares=WAITING)
@@ -26,16 +26,19 @@ def with_maps(*maps, parallelism=1):
 
 def test_a_map_whose_calls_cost_more_than_its_work_is_run_inline():
     found = proposal(INLINE, with_maps((0.09, inline(0.001))))
-    assert found.edits == (InlineMap(stage=1, expects="51ab"),)
+    assert found.edits == (InlineMap(stage=1, expected_digest="51ab"),)
     assert found.predicted == pytest.approx(0.09 / 0.01, rel=0.01)
-    assert "map1 run in the thread that asks" in found.why
+    assert "map1 run in the thread that asks" in found.rationale
     assert found.at == "train.py:21"
 
 
 def test_of_several_the_highest_is_changed_first():
     """What is put above a map leaves the numbers of the stages below it."""
     found = proposal(INLINE, with_maps((0.09, inline(0.001)), (0.05, inline(0.001))))
-    assert found.edits == (InlineMap(stage=2, expects="51ab"), InlineMap(stage=1, expects=""))
+    assert found.edits == (
+        InlineMap(stage=2, expected_digest="51ab"),
+        InlineMap(stage=1, expected_digest=""),
+    )
 
 
 def test_one_that_gains_nothing_stays_where_it_is():

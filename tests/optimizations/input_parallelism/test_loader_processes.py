@@ -7,10 +7,10 @@ from records import MACHINE, observed, stage
 from uncork.core.base.machine import Machine
 from uncork.core.base.record import replace
 from uncork.core.edits.edit import LoaderProcesses
-from uncork.optimizations.input_parallelism.loader_processes import LoadInProcesses
-from uncork.optimizations.input_parallelism.loader_workers import LoadInThreads
+from uncork.optimizations.input_parallelism.loader_processes import LoaderProcessesOptimization
+from uncork.optimizations.input_parallelism.loader_workers import LoaderWorkersOptimization
 
-PROCESSES, THREADS = LoadInProcesses(), LoadInThreads()
+PROCESSES, THREADS = LoaderProcessesOptimization(), LoaderWorkersOptimization()
 
 
 def loading(*, processes_s=0.03, threads_s=0.09, random=False, workers=1):
@@ -21,16 +21,16 @@ def loading(*, processes_s=0.03, threads_s=0.09, random=False, workers=1):
             0.09,
             name="Reviews",
             parallelism=workers,
-            python=True,
-            random=random,
-            threads_wall_s_per_element=threads_s,
-            processes_wall_s_per_element=processes_s,
+            has_python_code=True,
+            is_random=random,
+            threaded_wall_s_per_element=threads_s,
+            multiprocess_wall_s_per_element=processes_s,
         ),
         shares=WAITING,
         workload={
-            "data": "pydataset",
-            "pipeline": "",
-            "loader": "c0de",
+            "data_kind": "pydataset",
+            "pipeline_digest": "",
+            "loader_digest": "c0de",
             "loader_workers": workers,
         },
         memory_available_bytes=8_000_000_000,
@@ -39,17 +39,17 @@ def loading(*, processes_s=0.03, threads_s=0.09, random=False, workers=1):
 
 def test_every_core_gets_a_process():
     found = proposal(PROCESSES, loading())
-    assert found.edits == (LoaderProcesses(processes=4, expects="c0de"),)
+    assert found.edits == (LoaderProcesses(processes=4, expected_digest="c0de"),)
     assert found.predicted == pytest.approx(0.09 / 0.03, rel=0.15)
-    assert "4 processes make the batches of Reviews" in found.why
+    assert "4 processes make the batches of Reviews" in found.rationale
     assert "workers=4, use_multiprocessing=True" in found.source_edit
 
 
 def test_a_loader_that_draws_is_worth_a_weaker_promise():
     found = proposal(PROCESSES, loading(random=True))
-    assert found.edits == (LoaderProcesses(processes=4, expects="c0de", draws=True),)
+    assert found.edits == (LoaderProcesses(processes=4, expected_digest="c0de", is_random=True),)
     assert "seed what it draws from" in found.source_edit
-    assert (PROCESSES.guarantee, PROCESSES.at_worst) == ("exact", "resampled")
+    assert (PROCESSES.guarantee, PROCESSES.fallback_guarantee) == ("exact", "resampled")
 
 
 def test_the_cores_are_a_limit_too():
@@ -73,8 +73,8 @@ def test_processes_that_were_slower_are_not_proposed():
 
 
 def test_threads_give_way_to_processes_that_promise_more():
-    assert proposal(THREADS, loading(threads_s=0.06)).first == "loader_processes"
-    assert proposal(THREADS, loading(threads_s=0.03, processes_s=0.03)).first == ""
+    assert proposal(THREADS, loading(threads_s=0.06)).prerequisite == "loader_processes"
+    assert proposal(THREADS, loading(threads_s=0.03, processes_s=0.03)).prerequisite == ""
 
 
 def test_processes_must_fit_the_memory():
@@ -84,7 +84,7 @@ def test_processes_must_fit_the_memory():
 
 @pytest.mark.parametrize(
     ("changed", "why"),
-    [({"steps_given": True}, "steps_per_epoch"), ({"loader_kept": True}, "kept")],
+    [({"has_explicit_steps": True}, "steps_per_epoch"), ({"is_loader_cached": True}, "kept")],
 )
 def test_where_workers_would_not_do_the_same(changed, why):
     found = loading()

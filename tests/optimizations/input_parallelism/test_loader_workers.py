@@ -7,9 +7,9 @@ from records import MACHINE, observed, stage
 from uncork.core.base.machine import Machine
 from uncork.core.base.record import replace
 from uncork.core.edits.edit import LoaderWorkers
-from uncork.optimizations.input_parallelism.loader_workers import LoadInThreads
+from uncork.optimizations.input_parallelism.loader_workers import LoaderWorkersOptimization
 
-THREADS = LoadInThreads()
+THREADS = LoaderWorkersOptimization()
 
 
 def loading(*, threads_s=0.03, random=False, workers=1, cost_s=0.09):
@@ -20,15 +20,15 @@ def loading(*, threads_s=0.03, random=False, workers=1, cost_s=0.09):
             cost_s,
             name="Photos",
             parallelism=workers,
-            python=True,
-            random=random,
-            threads_wall_s_per_element=threads_s,
+            has_python_code=True,
+            is_random=random,
+            threaded_wall_s_per_element=threads_s,
         ),
         shares=WAITING,
         workload={
-            "data": "pydataset",
-            "pipeline": "",
-            "loader": "c0de",
+            "data_kind": "pydataset",
+            "pipeline_digest": "",
+            "loader_digest": "c0de",
             "loader_workers": workers,
         },
     )
@@ -36,9 +36,9 @@ def loading(*, threads_s=0.03, random=False, workers=1, cost_s=0.09):
 
 def test_every_core_gets_a_thread():
     found = proposal(THREADS, loading())
-    assert found.edits == (LoaderWorkers(workers=4, expects="c0de"),)
+    assert found.edits == (LoaderWorkers(workers=4, expected_digest="c0de"),)
     assert found.predicted == pytest.approx(0.09 / 0.03, rel=0.15)
-    assert "4 threads make the batches of Photos" in found.why
+    assert "4 threads make the batches of Photos" in found.rationale
     assert "workers=4" in found.source_edit
 
 
@@ -62,7 +62,7 @@ def test_a_loader_that_is_looked_at_is_left_alone():
 
 def test_a_loader_that_draws_is_worth_a_weaker_promise():
     assert proposal(THREADS, loading(random=True)).edits
-    assert (THREADS.guarantee, THREADS.at_worst) == ("exact", "resampled")
+    assert (THREADS.guarantee, THREADS.fallback_guarantee) == ("exact", "resampled")
 
 
 def test_batches_made_ahead_must_fit_the_memory():
@@ -77,7 +77,7 @@ def test_batches_made_ahead_must_fit_the_memory():
 
 @pytest.mark.parametrize(
     ("changed", "why"),
-    [({"steps_given": True}, "steps_per_epoch"), ({"loader_kept": True}, "kept")],
+    [({"has_explicit_steps": True}, "steps_per_epoch"), ({"is_loader_cached": True}, "kept")],
 )
 def test_where_workers_would_not_do_the_same(changed, why):
     found = loading()

@@ -6,15 +6,17 @@ from optimizations.situations import WAITING, proposal, reason
 from records import MACHINE, observed, stage
 from uncork.core.base.record import replace
 from uncork.core.edits.pipeline import ParallelInterleave
-from uncork.optimizations.input_parallelism.parallel_interleave import ParallelizeInterleave
+from uncork.optimizations.input_parallelism.parallel_interleave import (
+    ParallelInterleaveOptimization,
+)
 
-READ = ParallelizeInterleave()
+READ = ParallelInterleaveOptimization()
 
 
 def reading(readers=4, cost_s=0.09):
     return observed(
         stage(0, "from_tensor_slices"),
-        stage(1, "interleave", cost_s, parallelism=1, readers=readers),
+        stage(1, "interleave", cost_s, parallelism=1, max_readers=readers),
         stage(2, "batch"),
         shares=WAITING,
     )
@@ -22,7 +24,7 @@ def reading(readers=4, cost_s=0.09):
 
 def test_readers_get_threads():
     found = proposal(READ, reading(16))
-    assert found.edits == (ParallelInterleave(stage=1, expects="51ab"),)
+    assert found.edits == (ParallelInterleave(stage=1, expected_digest="51ab"),)
     assert found.at == "train.py:21"
     assert found.predicted > 3
 

@@ -7,9 +7,9 @@ from records import observed, stage
 from uncork.core.base.machine import Machine
 from uncork.core.edits.pipeline import ParallelMap
 from uncork.core.evidence.stage import AUTOTUNE
-from uncork.optimizations.input_parallelism.parallel_map import ParallelizeMap
+from uncork.optimizations.input_parallelism.parallel_map import ParallelMapOptimization
 
-PARALLEL = ParallelizeMap()
+PARALLEL = ParallelMapOptimization()
 
 
 def with_map(cost_s: float = 0.09, **fields):
@@ -20,9 +20,9 @@ def with_map(cost_s: float = 0.09, **fields):
 @pytest.mark.parametrize("random", [True, False])
 def test_a_serial_map_is_run_in_parallel(random):
     found = proposal(PARALLEL, with_map(random=random))
-    assert found.edits == (ParallelMap(stage=1, expects="51ab"),)
+    assert found.edits == (ParallelMap(stage=1, expected_digest="51ab"),)
     assert found.predicted == pytest.approx(0.09 / 0.025, rel=0.1)
-    assert "noise" in found.why
+    assert "noise" in found.rationale
 
 
 def test_the_slowest_of_several_is_chosen():

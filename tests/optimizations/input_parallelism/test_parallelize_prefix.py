@@ -8,9 +8,9 @@ from uncork.core.base.machine import Machine
 from uncork.core.base.record import replace
 from uncork.core.edits.pipeline import ParallelMap, SplitMap
 from uncork.core.evidence.stage import AUTOTUNE
-from uncork.optimizations.input_parallelism.parallelize_prefix import ParallelizePrefix
+from uncork.optimizations.input_parallelism.parallelize_prefix import ParallelizePrefixOptimization
 
-SPLIT = ParallelizePrefix()
+SPLIT = ParallelizePrefixOptimization()
 DRAWING = AUGMENTING[2]
 
 
@@ -20,9 +20,9 @@ def with_stages(*stages):
 
 def test_a_serial_drawing_map_is_split():
     found = proposal(SPLIT, SITUATIONS["waiting for input"])
-    assert found.edits == (SplitMap(stage=2, expects="51ab"),)
+    assert found.edits == (SplitMap(stage=2, expected_digest="51ab"),)
     assert found.at == "train.py:22"
-    assert "9 deterministic ops of load" in found.why
+    assert "9 deterministic ops of load" in found.rationale
     assert found.predicted == pytest.approx(0.09 / 0.025, rel=0.1)
 
 
@@ -46,23 +46,27 @@ def test_a_parallel_map_is_left_alone(parallelism):
 
 
 def test_a_serial_map_that_draws_nothing_runs_in_parallel_as_a_whole():
-    looking_up = replace(DRAWING, random=False, prefix=None)
+    looking_up = replace(DRAWING, is_random=False, deterministic_prefix=None)
     found = proposal(SPLIT, with_stages(looking_up))
-    assert found.edits == (ParallelMap(stage=2, expects="51ab"),)
+    assert found.edits == (ParallelMap(stage=2, expected_digest="51ab"),)
     assert found.predicted == pytest.approx(0.09 / 0.025, rel=0.1)
 
 
 def test_python_stays_where_it_is():
-    calling = replace(DRAWING, random=False, prefix=None, python=True)
+    calling = replace(DRAWING, is_random=False, deterministic_prefix=None, has_python_code=True)
     assert "no serial map" in reason(SPLIT, with_stages(calling))
 
 
 def test_a_map_that_draws_from_the_first_op_is_left_alone():
-    assert "no serial map" in reason(SPLIT, with_stages(replace(DRAWING, prefix=None)))
+    assert "no serial map" in reason(
+        SPLIT, with_stages(replace(DRAWING, deterministic_prefix=None))
+    )
 
 
 def test_a_prefix_that_costs_nothing_is_left_alone():
-    diagnosis = with_stages(replace(DRAWING, prefix=replace(PREFIX, cpu_s_per_element=0.001)))
+    diagnosis = with_stages(
+        replace(DRAWING, deterministic_prefix=replace(PREFIX, cpu_s_per_element=0.001))
+    )
     assert "predicted gain" in reason(SPLIT, diagnosis)
 
 

@@ -6,12 +6,12 @@ from optimizations.situations import SITUATIONS, proposal, reason
 from records import observed, stage
 from uncork.core.edits.pipeline import Prefetch
 from uncork.core.evidence.stage import AUTOTUNE
-from uncork.optimizations.input_parallelism.prefetch import PrefetchBatches
+from uncork.optimizations.input_parallelism.prefetch import PrefetchOptimization
 
-PREFETCH = PrefetchBatches()
+PREFETCH = PrefetchOptimization()
 # The input takes as long as the step, and the two take turns.
 IN_TURN = {"input": 0.5, "step": 0.5}
-OFF = {"default_rewrites": False}
+OFF = {"has_default_rewrites": False}
 
 
 def ending_in(*stages, shares=None, **workload):
@@ -21,7 +21,7 @@ def ending_in(*stages, shares=None, **workload):
 
 def test_input_and_step_in_turn_are_made_to_overlap():
     found = proposal(PREFETCH, ending_in(stage(1, "batch")))
-    assert found.edits == (Prefetch(expects="51ab"),)
+    assert found.edits == (Prefetch(expected_digest="51ab"),)
     assert found.predicted == pytest.approx(2.0, rel=0.1)
     assert found.at == "train.py:21"
 
@@ -44,7 +44,7 @@ def test_one_in_the_middle_does_not_count():
 
 
 def test_tensorflow_s_own_is_relied_on():
-    assert "by itself" in reason(PREFETCH, ending_in(stage(1, "batch"), default_rewrites=True))
+    assert "by itself" in reason(PREFETCH, ending_in(stage(1, "batch"), has_default_rewrites=True))
 
 
 def test_an_input_that_cannot_overlap_is_left_alone():

@@ -7,14 +7,16 @@ from records import MACHINE, observed, stage
 from uncork.core.base.record import replace
 from uncork.core.documents.plan import Policy
 from uncork.core.edits.pipeline import ReadAhead
-from uncork.optimizations.input_parallelism.parallel_interleave import ParallelizeInterleave
-from uncork.optimizations.input_parallelism.read_ahead import ReadFilesAhead
+from uncork.optimizations.input_parallelism.parallel_interleave import (
+    ParallelInterleaveOptimization,
+)
+from uncork.optimizations.input_parallelism.read_ahead import ReadAheadOptimization
 
-AHEAD = ReadFilesAhead()
+AHEAD = ReadAheadOptimization()
 
 
 def reading(cost_s=0.09, **known):
-    known = {"readers": 16, "of_one": 400, "bytes_per_element": 1000} | known
+    known = {"readers": 16, "max_input_elements": 400, "bytes_per_element": 1000} | known
     return observed(
         stage(0, "from_tensor_slices"),
         stage(1, "tfrecord", cost_s, **known),
@@ -26,7 +28,13 @@ def reading(cost_s=0.09, **known):
 def test_each_core_gets_a_file_and_room_for_more_than_it_held():
     found = proposal(AHEAD, reading())
     assert found.edits == (
-        ReadAhead(stage=1, expects="51ab", readers=4, elements=500, bytes=4 * 500 * 1_250),
+        ReadAhead(
+            stage=1,
+            expected_digest="51ab",
+            readers=4,
+            elements_per_reader=500,
+            size_bytes=4 * 500 * 1_250,
+        ),
     )
     assert found.at == "train.py:21"
     assert found.predicted > 3
@@ -39,14 +47,16 @@ def test_there_are_no_more_readers_than_files():
 
 
 @pytest.mark.parametrize(
-    "unknown", [{"of_one": None}, {"readers": None}, {"bytes_per_element": None}]
+    "unknown", [{"max_input_elements": None}, {"readers": None}, {"bytes_per_element": None}]
 )
 def test_files_of_which_not_enough_was_seen_are_left_alone(unknown):
     assert "the end of a file" in reason(AHEAD, reading(**unknown))
 
 
 def test_where_one_has_no_room_another_may_have():
-    large = stage(3, "flat_map", 0.08, readers=4, of_one=400, bytes_per_element=1 << 28)
+    large = stage(
+        3, "flat_map", 0.08, max_readers=4, max_input_elements=400, bytes_per_element=1 << 28
+    )
     both = replace(reading(), stages=(*reading().stages, large))
     (edit,) = proposal(AHEAD, both).edits
     assert edit.stage == 1
@@ -67,4 +77,4 @@ def test_one_core_reads_no_faster():
 
 
 def test_an_interleave_is_another_matter():
-    assert "no serial interleave" in reason(ParallelizeInterleave(), reading())
+    assert "no serial interleave" in reason(ParallelInterleaveOptimization(), reading())

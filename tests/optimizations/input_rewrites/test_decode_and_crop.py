@@ -7,11 +7,11 @@ from records import MACHINE, observed, stage
 from uncork.core.base.record import replace
 from uncork.core.documents.plan import Policy
 from uncork.core.edits.pipeline import DecodeAndCrop
-from uncork.core.evidence.stage import AUTOTUNE, Draws, Prefix
+from uncork.core.evidence.stage import AUTOTUNE, MapPrefix, RandomPart
 from uncork.optimizations.base.proposal import Skipped
-from uncork.optimizations.input_rewrites.decode_and_crop import DecodeWhatIsCropped
+from uncork.optimizations.input_rewrites.decode_and_crop import DecodeAndCropOptimization
 
-CROP = DecodeWhatIsCropped()
+CROP = DecodeAndCropOptimization()
 
 
 def cropping(*parts_s, cost_s=0.09):
@@ -26,10 +26,10 @@ def cropping(*parts_s, cost_s=0.09):
 
 def test_what_is_cropped_away_need_not_be_decoded():
     found = proposal(CROP, cropping(0.03))
-    assert found.edits == (DecodeAndCrop(stage=1, expects="51ab"),)
+    assert found.edits == (DecodeAndCrop(stage=1, expected_digest="51ab"),)
     assert found.at == "train.py:21"
     assert found.predicted > 2
-    assert "67% of patch" in found.why
+    assert "67% of patch" in found.rationale
 
 
 def test_the_map_that_wastes_most_comes_first():
@@ -47,7 +47,7 @@ def two_maps(calls):
         name="patch",
         parallelism=calls,
         cropped_cpu_s_per_element=0.03,
-        crops_below=True,
+        has_upstream_decoder=True,
     )
     return observed(stage(0, "from_tensor_slices"), load, crop, stage(3, "batch"), shares=WAITING)
 
@@ -58,9 +58,9 @@ def test_a_serial_map_takes_the_decoding_into_its_thread():
 
 def test_of_two_maps_both_count():
     found = proposal(CROP, two_maps(AUTOTUNE))
-    assert found.edits == (DecodeAndCrop(stage=2, expects="51ab"),)
+    assert found.edits == (DecodeAndCrop(stage=2, expected_digest="51ab"),)
     assert found.at == "train.py:7"
-    assert "67% of load and patch" in found.why
+    assert "67% of load and patch" in found.rationale
     assert found.predicted == pytest.approx(proposal(CROP, cropping(0.03)).predicted)
 
 
@@ -71,10 +71,13 @@ def test_a_crop_of_nearly_all_is_left_alone(part_s):
 
 def test_a_map_that_decodes_sooner_in_two_parts_is_left_to_that():
     found = cropping(0.06)
-    alone = {"parallelism": 1, "random": True}
-    cut = Prefix(ops=2, bytes_per_element=9, cpu_s_per_element=0.085)
-    drawn = Draws(ops=9, cpu_s_per_element=0.001)
-    for stage_of, left in (({"prefix": cut}, True), ({"prefix": cut, "draws": drawn}, False)):
+    alone = {"parallelism": 1, "is_random": True}
+    cut = MapPrefix(op_count=2, bytes_per_element=9, cpu_s_per_element=0.085)
+    drawn = RandomPart(deterministic_op_count=9, cpu_s_per_element=0.001)
+    for stage_of, left in (
+        ({"deterministic_prefix": cut}, True),
+        ({"deterministic_prefix": cut, "random_part": drawn}, False),
+    ):
         patch = replace(found.stages[1], **alone, **stage_of)
         changed = replace(found, stages=(found.stages[0], patch, *found.stages[2:]))
         answer = CROP.propose(changed, MACHINE, Policy())

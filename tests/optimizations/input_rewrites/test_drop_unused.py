@@ -6,9 +6,9 @@ from optimizations.situations import SITUATIONS, WAITING, proposal, reason
 from records import observed, stage
 from uncork.core.edits.pipeline import DropUnused
 from uncork.core.evidence.stage import AUTOTUNE
-from uncork.optimizations.input_rewrites.drop_unused import MakeWhatIsTaken
+from uncork.optimizations.input_rewrites.drop_unused import DropUnusedOptimization
 
-DROP = MakeWhatIsTaken()
+DROP = DropUnusedOptimization()
 
 
 def picked(ignores: tuple[int, ...] = (1,), needed_s: float = 0.02):
@@ -19,7 +19,9 @@ def picked(ignores: tuple[int, ...] = (1,), needed_s: float = 0.02):
             1, "map", 0.08, name="load", at="train.py:8", parallelism=AUTOTUNE,
             needed_cpu_s_per_element=needed_s,
         ),
-        stage(2, "map", name="pick", at="train.py:9", parallelism=AUTOTUNE, ignores=ignores),
+        stage(
+            2, "map", name="pick", at="train.py:9", parallelism=AUTOTUNE, unused_output_maps=ignores
+        ),
         stage(3, "batch"),
         shares=WAITING,
     )  # fmt: skip
@@ -27,10 +29,10 @@ def picked(ignores: tuple[int, ...] = (1,), needed_s: float = 0.02):
 
 def test_what_a_map_ignores_is_not_made():
     found = proposal(DROP, picked())
-    assert found.edits == (DropUnused(stage=2, expects="51ab"),)
+    assert found.edits == (DropUnused(stage=2, expected_digest="51ab"),)
     assert found.at == "train.py:8"
     assert found.predicted == pytest.approx(2.5)  # 25 ms of all four cores, and 10
-    assert "75% of load is for what pick ignores" in found.why
+    assert "75% of load is for what pick ignores" in found.rationale
 
 
 def test_what_costs_little_may_be_made_in_vain():

@@ -6,9 +6,9 @@ from optimizations.situations import SITUATIONS, WAITING, proposal, reason
 from records import observed, stage
 from uncork.core.edits.pipeline import FilterFirst
 from uncork.core.evidence.stage import AUTOTUNE
-from uncork.optimizations.input_rewrites.filter_first import FilterBeforeMaps
+from uncork.optimizations.input_rewrites.filter_first import FilterFirstOptimization
 
-FILTER = FilterBeforeMaps()
+FILTER = FilterFirstOptimization()
 
 
 def filtered(
@@ -18,7 +18,7 @@ def filtered(
     return observed(
         stage(0, "from_tensor_slices", elements_per_step=made),
         stage(1, "map", decode_s, name="decode", parallelism=AUTOTUNE, elements_per_step=made),
-        stage(2, kind, may_precede=first, at="train.py:9", elements_per_step=2.0),
+        stage(2, kind, bypassable_maps=first, at="train.py:9", elements_per_step=2.0),
         stage(3, "batch"),
         shares=WAITING,
     )
@@ -26,10 +26,10 @@ def filtered(
 
 def test_what_is_dropped_is_not_made():
     found = proposal(FILTER, filtered((1,)))
-    assert found.edits == (FilterFirst(stage=2, expects="51ab"),)
+    assert found.edits == (FilterFirst(stage=2, expected_digest="51ab"),)
     assert found.at == "train.py:9"
     assert found.predicted == pytest.approx(4.24)  # 42 ms of decoding on four cores; the step 10 ms
-    assert "80% of the elements" in found.why
+    assert "80% of the elements" in found.rationale
 
 
 @pytest.mark.parametrize("kind", ["filter", "shard", "skip"])

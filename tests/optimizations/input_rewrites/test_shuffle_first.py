@@ -7,21 +7,23 @@ from records import observed, stage
 from uncork.core.base.machine import Machine
 from uncork.core.base.record import replace
 from uncork.core.edits.pipeline import ShuffleFirst
-from uncork.core.evidence.stage import AUTOTUNE, Buffer
-from uncork.optimizations.input_rewrites.shuffle_first import ShuffleBeforeMaps
+from uncork.core.evidence.stage import AUTOTUNE, ShuffleBuffer
+from uncork.optimizations.input_rewrites.shuffle_first import ShuffleFirstOptimization
 
-SHUFFLE = ShuffleBeforeMaps()
+SHUFFLE = ShuffleFirstOptimization()
 # The step takes 60 ms on one thread; decoding takes as long, on other cores.
 ALONE = {"input": 0.4, "host": 0.0, "step": 0.6}
 CORES = Machine(cpus=4.0, cpu_model="any", memory_bytes=8 << 30)
-WHOLE = Buffer(elements=1000, of=1000, maps=(1,), bytes_per_element=50)
+WHOLE = ShuffleBuffer(
+    element_count=1000, elements_per_pass=1000, movable_maps=(1,), bytes_per_element=50
+)
 
 
-def shuffled(buffer: Buffer | None, decode_s: float = 0.16):
+def shuffled(buffer: ShuffleBuffer | None, decode_s: float = 0.16):
     return observed(
         stage(0, "from_tensor_slices"),
         stage(1, "map", decode_s, name="decode", parallelism=AUTOTUNE),
-        stage(2, "shuffle", buffer=buffer, at="train.py:9"),
+        stage(2, "shuffle", shuffle_buffer=buffer, at="train.py:9"),
         stage(3, "batch"),
         shares=ALONE,
     )
@@ -29,15 +31,20 @@ def shuffled(buffer: Buffer | None, decode_s: float = 0.16):
 
 def test_filling_and_training_one_after_the_other_become_one():
     found = proposal(SHUFFLE, shuffled(WHOLE), machine=CORES)
-    assert found.edits == (ShuffleFirst(stage=2, expects="51ab"),)
+    assert found.edits == (ShuffleFirst(stage=2, expected_digest="51ab"),)
     assert found.at == "train.py:9"
     # 42 ms of decoding on four cores, then 60 ms of training, against 60 ms of both at once
     assert found.predicted == pytest.approx(102.4 / 60, rel=0.01)
-    assert "1,000 elements" in found.why
+    assert "1,000 elements" in found.rationale
 
 
 def test_what_is_made_of_much_is_not_put_above_it():
-    large = Buffer(elements=100_000, of=100_000, maps=(1,), bytes_per_element=200_000)
+    large = ShuffleBuffer(
+        element_count=100_000,
+        elements_per_pass=100_000,
+        movable_maps=(1,),
+        bytes_per_element=200_000,
+    )
     parsing = shuffled(large)
     source = replace(parsing.stages[0], bytes_per_element=200_000)
     parsing = replace(parsing, stages=(source, *parsing.stages[1:]))
@@ -45,7 +52,9 @@ def test_what_is_made_of_much_is_not_put_above_it():
 
 
 def test_a_small_buffer_is_filled_soon():
-    few = Buffer(elements=10, of=1000, maps=(1,), bytes_per_element=50)
+    few = ShuffleBuffer(
+        element_count=10, elements_per_pass=1000, movable_maps=(1,), bytes_per_element=50
+    )
     assert "predicted gain 1.0" in reason(SHUFFLE, shuffled(few), machine=CORES)
 
 

@@ -7,16 +7,16 @@ from records import WORKLOAD, observed
 from uncork.core.base.measurement import compare
 from uncork.core.base.record import replace
 from uncork.core.edits.step import DtypePolicy
-from uncork.optimizations.precision.full_precision import FullPrecision
+from uncork.optimizations.precision.full_precision import FullPrecisionOptimization
 
-FULL = FullPrecision()
-MIXED = replace(WORKLOAD.model, dtype_policy=("mixed_bfloat16", "float32"))
+FULL = FullPrecisionOptimization()
+MIXED = replace(WORKLOAD.model, dtype_policies=("mixed_bfloat16", "float32"))
 FASTER = compare([100.0, 100.0], [150.0, 150.0])
 
 
 def training(in_float32=FASTER, **workload):
-    work = {"model": MIXED, "policy_at": "train.py:9", **workload}
-    return observed(shares=COMPUTING, in_float32=in_float32, workload=work)
+    work = {"model": MIXED, "dtype_policy_at": "train.py:9", **workload}
+    return observed(shares=COMPUTING, float32_speedup=in_float32, workload=work)
 
 
 def test_what_the_diagnosis_measured_is_predicted():
@@ -37,7 +37,7 @@ def test_what_the_diagnosis_saw_lose_is_not_tried_again():
 
 
 def test_a_loss_scale_is_not_left_to_grow():
-    model = replace(MIXED, dtype_policy=("mixed_float16",))
+    model = replace(MIXED, dtype_policies=("mixed_float16",))
     assert "double the scale" in reason(FULL, training(model=model))
 
 
@@ -47,14 +47,19 @@ def test_what_was_not_measured_is_left_alone():
 
 def test_the_step_of_a_loop_is_traced_anew():
     low = ("float32", "mixed_bfloat16")
-    work = {"kind": "custom_loop", "model": None, "step_code": "abc", "layer_policies": low}
+    work = {
+        "kind": "custom_loop",
+        "model": None,
+        "step_code_digest": "abc",
+        "layer_dtype_policies": low,
+    }
     found = proposal(FULL, training(**work))
-    assert found.edits == (DtypePolicy(policy="float32", code="abc"),)
-    assert "more than one" in reason(FULL, training(**{**work, "step_code": ""}))
+    assert found.edits == (DtypePolicy(policy="float32", code_digest="abc"),)
+    assert "more than one" in reason(FULL, training(**{**work, "step_code_digest": ""}))
     scaled = ("float32", "mixed_float16")
-    assert "double the scale" in reason(FULL, training(**{**work, "layer_policies": scaled}))
+    assert "double the scale" in reason(FULL, training(**{**work, "layer_dtype_policies": scaled}))
 
 
 @pytest.mark.parametrize("situation", ["custom loop", "eager", "distributed"])
 def test_a_step_that_is_not_keras_s_to_change_is_left_alone(situation):
-    assert reason(FULL, replace(SITUATIONS[situation], in_float32=FASTER))
+    assert reason(FULL, replace(SITUATIONS[situation], float32_speedup=FASTER))

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.core.evidence.storage import FromDisk
+from uncork.core.evidence.storage import ColdFiles
 from uncork.measure.machine.cold_reads import ColdReads
 from uncork.pipeline.analysis import input_files as named_files
-from uncork.pipeline.analysis.input_files import bytes_named, cold_files
-from uncork.pipeline.ir.tree import read
+from uncork.pipeline.analysis.input_files import measure_cold_files, named_file_bytes
+from uncork.pipeline.ir.tree import read_pipeline
 
 SLICES = tf.data.Dataset.from_tensor_slices
 
@@ -36,17 +36,19 @@ def names(tmp_path):
     ids=["slices", "at once", "beside numbers", "by name"],
 )
 def test_sizes_of_named_files(made, names):
-    assert bytes_named(read(made(names)).root) == 60
+    assert named_file_bytes(read_pipeline(made(names)).root) == 60
 
 
 def test_names_that_are_no_utf_8_are_names_all_the_same(tmp_path):
     name = os.fsencode(tmp_path) + b"/caf\xe9.jpg"
     Path(os.fsdecode(name)).write_bytes(b"x" * 20)
-    assert bytes_named(read(SLICES([name])).root) == 20
+    assert named_file_bytes(read_pipeline(SLICES([name])).root) == 20
 
 
 def test_of_many_some_are_asked(names):
-    assert bytes_named(read(SLICES(names * 1000)).root) == pytest.approx(60_000, rel=0.02)
+    assert named_file_bytes(read_pipeline(SLICES(names * 1000)).root) == pytest.approx(
+        60_000, rel=0.02
+    )
 
 
 def test_where_no_file_of_this_host_is_named(names, tmp_path):
@@ -59,40 +61,44 @@ def test_where_no_file_of_this_host_is_named(names, tmp_path):
         tf.data.Dataset.from_generator(lambda: iter(names), tf.string),
         tf.data.TextLineDataset(names),
     ]
-    assert [bytes_named(read(data).root) for data in others] == [None] * len(others)
+    assert [named_file_bytes(read_pipeline(data).root) for data in others] == [None] * len(others)
 
 
 def reads(monkeypatch, found):
     """What a fake disk is asked for, and answers."""
     asked = []
-    monkeypatch.setattr(named_files, "cold_reads", lambda names: asked.extend(names) or found)
+    monkeypatch.setattr(
+        named_files, "measure_cold_reads", lambda names: asked.extend(names) or found
+    )
     return asked
 
 
 def test_the_disk_is_asked_for_the_files_that_are_read(names, monkeypatch):
-    asked = reads(monkeypatch, ColdReads(files=3, bytes=60, wall_s=0.3))
-    found = cold_files(read(SLICES(names).map(tf.io.read_file).batch(2)))
+    asked = reads(monkeypatch, ColdReads(file_count=3, total_bytes=60, wall_s=0.3))
+    found = measure_cold_files(read_pipeline(SLICES(names).map(tf.io.read_file).batch(2)))
     assert asked == [os.fsencode(name) for name in names]
-    assert found == FromDisk(bytes=60, file_s=pytest.approx(0.1), bytes_per_s=pytest.approx(200.0))
+    assert found == ColdFiles(
+        total_bytes=60, read_s_per_file=pytest.approx(0.1), read_bytes_per_s=pytest.approx(200.0)
+    )
 
 
 def test_of_large_files_only_the_beginning_was_read(names, monkeypatch):
-    reads(monkeypatch, ColdReads(files=3, bytes=6, wall_s=0.3))
-    assert cold_files(read(SLICES(names))).file_s == pytest.approx(1.0)
+    reads(monkeypatch, ColdReads(file_count=3, total_bytes=6, wall_s=0.3))
+    assert measure_cold_files(read_pipeline(SLICES(names))).read_s_per_file == pytest.approx(1.0)
 
 
 def test_of_several_sources_the_larger_one_counts(names, monkeypatch):
-    asked = reads(monkeypatch, ColdReads(files=1, bytes=10, wall_s=0.1))
+    asked = reads(monkeypatch, ColdReads(file_count=1, total_bytes=10, wall_s=0.1))
     one, other = (SLICES(part).map(tf.io.read_file) for part in (names[:2], names[1:]))
     both = tf.data.Dataset.zip(one, other)
-    assert cold_files(read(both)).bytes == 50
+    assert measure_cold_files(read_pipeline(both)).total_bytes == 50
     assert asked == [os.fsencode(name) for name in names[1:]]
 
 
 def test_a_disk_that_tells_nothing_is_not_told_of(names, monkeypatch):
     reads(monkeypatch, None)
-    assert cold_files(read(SLICES(names))) is None
-    assert cold_files(read(SLICES([1, 2]))) is None
+    assert measure_cold_files(read_pipeline(SLICES(names))) is None
+    assert measure_cold_files(read_pipeline(SLICES([1, 2]))) is None
 
 
 @pytest.mark.parametrize(
@@ -110,8 +116,8 @@ def test_a_disk_that_tells_nothing_is_not_told_of(names, monkeypatch):
 def test_where_not_each_name_is_that_of_a_file_that_is_read_nothing_is_told(
     made, names, monkeypatch
 ):
-    asked = reads(monkeypatch, ColdReads(files=3, bytes=60, wall_s=0.3))
-    assert cold_files(read(made(names))) is None
+    asked = reads(monkeypatch, ColdReads(file_count=3, total_bytes=60, wall_s=0.3))
+    assert measure_cold_files(read_pipeline(made(names))) is None
     assert asked == []
 
 
@@ -127,5 +133,5 @@ def test_where_not_each_name_is_that_of_a_file_that_is_read_nothing_is_told(
     ids=["shuffled", "records", "beside labels"],
 )
 def test_where_each_is_it_is(made, names, monkeypatch):
-    reads(monkeypatch, ColdReads(files=3, bytes=60, wall_s=0.3))
-    assert cold_files(read(made(names))).bytes == 60
+    reads(monkeypatch, ColdReads(file_count=3, total_bytes=60, wall_s=0.3))
+    assert measure_cold_files(read_pipeline(made(names))).total_bytes == 60

@@ -51,7 +51,7 @@ REPEATED = {
 
 def caches(data):
     stages = by_decree(data, batch_size=1)
-    return [stage.frozen for stage in stages if stage.kind == "cache"]
+    return [stage.has_frozen_randomness for stage in stages if stage.kind == "cache"]
 
 
 @pytest.mark.parametrize("case", DRAWN)
@@ -81,13 +81,13 @@ LINE = sys._getframe().f_lineno - 3
 
 def test_the_call_into_python_has_a_line_of_its_own():
     mapped = by_decree(RANGE(6).map(slow), batch_size=1)[1]
-    assert mapped.python
-    assert mapped.python_at.rpartition(":")[2] == str(LINE)
-    assert mapped.at != mapped.python_at
+    assert mapped.has_python_code
+    assert mapped.python_code_at.rpartition(":")[2] == str(LINE)
+    assert mapped.at != mapped.python_code_at
 
 
 def test_without_python_there_is_no_such_line():
-    assert by_decree(RANGE(6).map(by_op), batch_size=1)[1].python_at is None
+    assert by_decree(RANGE(6).map(by_op), batch_size=1)[1].python_code_at is None
 
 
 def heavy(x):

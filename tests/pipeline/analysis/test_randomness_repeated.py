@@ -6,8 +6,8 @@ import keras
 import pytest
 import tensorflow as tf
 
-from uncork.pipeline.analysis.randomness import draws_alike
-from uncork.pipeline.ir.tree import read
+from uncork.pipeline.analysis.randomness import has_repeating_randomness
+from uncork.pipeline.ir.tree import read_pipeline
 
 RANGE = tf.data.Dataset.range
 
@@ -101,8 +101,8 @@ UNTOLD = {
 
 def random_maps(data):
     """Of the maps, from the top: what is said."""
-    places = [place.node for place in read(data).places]
-    return [draws_alike(node) for node in places if node.kind == "map"]
+    places = [place.node for place in read_pipeline(data).stage_locations]
+    return [has_repeating_randomness(node) for node in places if node.kind == "map"]
 
 
 def passes(data):

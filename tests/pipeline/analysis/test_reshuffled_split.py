@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import tensorflow as tf
 
-from uncork.pipeline.analysis.reshuffled_split import parted_anew
-from uncork.pipeline.ir.tree import read
+from uncork.pipeline.analysis.reshuffled_split import find_reshuffled_split
+from uncork.pipeline.ir.tree import read_pipeline
 
 RANGE = tf.data.Dataset.range
 
@@ -61,7 +61,7 @@ SOUND = {
 @pytest.mark.parametrize("case", LEAKING)
 def test_a_split_of_what_is_dealt_anew_is_found(case):
     training, validation = LEAKING[case]()
-    found = parted_anew(read(training), read(validation))
+    found = find_reshuffled_split(read_pipeline(training), read_pipeline(validation))
     assert found is not None
     assert found.shuffle.kind == "shuffle"
 
@@ -69,12 +69,12 @@ def test_a_split_of_what_is_dealt_anew_is_found(case):
 @pytest.mark.parametrize("case", SOUND)
 def test_what_keeps_its_order_or_is_no_split_is_left_alone(case):
     training, validation = SOUND[case]()
-    assert parted_anew(read(training), read(validation)) is None
+    assert find_reshuffled_split(read_pipeline(training), read_pipeline(validation)) is None
 
 
 def test_file_names_are_dealt_anew_unless_told(tmp_path):
     names = listed(tmp_path)
-    assert parted_anew(*map(read, taken_and_skipped(names))) is not None
+    assert find_reshuffled_split(*map(read_pipeline, taken_and_skipped(names))) is not None
 
 
 def elements(dataset):
@@ -96,4 +96,4 @@ def test_one_file_has_one_order(tmp_path):
     (tmp_path / "rows.txt").write_text("\n".join("abcdefgh"))
     names = tf.data.Dataset.list_files(str(tmp_path / "*.txt"))
     rows = names.interleave(tf.data.TextLineDataset)
-    assert parted_anew(*map(read, taken_and_skipped(rows))) is None
+    assert find_reshuffled_split(*map(read_pipeline, taken_and_skipped(rows))) is None

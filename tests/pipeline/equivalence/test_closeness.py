@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.pipeline.equivalence.closeness import closeness
+from uncork.pipeline.equivalence.closeness import compare_closeness
 
 ROWS = np.random.default_rng(0).normal(size=(12, 5)).astype("float32")
 
@@ -18,15 +18,20 @@ def of(*arrays, batch=4):
 
 
 def test_the_same_is_not_apart():
-    found = closeness(of(ROWS), of(ROWS.copy()), epochs=2)
-    assert (found.elements, found.ulps, found.failure, found.complete) == (6, 0.0, "", True)
+    found = compare_closeness(of(ROWS), of(ROWS.copy()), epochs=2)
+    assert (found.element_count, found.max_ulps, found.failure, found.is_complete) == (
+        6,
+        0.0,
+        "",
+        True,
+    )
 
 
 def test_the_last_place_is_one_rounding_or_less():
     nudged = np.nextafter(ROWS, np.float32(9))
-    found = closeness(of(ROWS), of(nudged))
+    found = compare_closeness(of(ROWS), of(nudged))
     assert not found.failure
-    assert 0 < found.ulps <= 1
+    assert 0 < found.max_ulps <= 1
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64", "complex64"])
@@ -36,19 +41,19 @@ def test_other_precisions_have_other_roundings(dtype):
     more = tf.data.Dataset.from_tensors(tf.cast(tf.fill([2, 3], 1 + 2 * epsilon), dtype))
     if dtype == "float64":
         more = tf.data.Dataset.from_tensors(np.full((2, 3), 1 + 2 * epsilon))
-    assert closeness(ones, more).ulps == pytest.approx(2, rel=0.1)
+    assert compare_closeness(ones, more).max_ulps == pytest.approx(2, rel=0.1)
 
 
 def test_a_small_row_is_not_hidden_by_a_large_one():
     rows = np.array([[1e6, 1e6], [1e-3, 2e-3]], "float32")
     others = rows + np.array([[0, 0], [1e-4, 0]], "float32")
-    assert closeness(of(rows), of(others)).ulps > 1e5
+    assert compare_closeness(of(rows), of(others)).max_ulps > 1e5
 
 
 def test_zeros_are_zeros():
     zeros = np.zeros((4, 3), "float32")
-    assert closeness(of(zeros), of(zeros)).ulps == 0
-    assert closeness(of(zeros), of(zeros + np.float32(1e-30))).ulps == math.inf
+    assert compare_closeness(of(zeros), of(zeros)).max_ulps == 0
+    assert compare_closeness(of(zeros), of(zeros + np.float32(1e-30))).max_ulps == math.inf
 
 
 @pytest.mark.parametrize(
@@ -71,12 +76,12 @@ def test_zeros_are_zeros():
     ],
 )
 def test_where_nothing_is_rounded_everything_must_be_equal(one, other):
-    assert "nothing is rounded" in closeness(of(one), of(other)).failure
+    assert "nothing is rounded" in compare_closeness(of(one), of(other)).failure
 
 
 def test_what_is_no_number_may_be_none_in_both():
     odd = np.array([[np.nan, np.inf, -np.inf, 1.0]], "float32")
-    assert closeness(of(odd), of(odd)).ulps == 0
+    assert compare_closeness(of(odd), of(odd)).max_ulps == 0
 
 
 @pytest.mark.parametrize(
@@ -91,7 +96,7 @@ def test_what_is_no_number_may_be_none_in_both():
     ids=["shorter", "shape", "dtype", "structure", "windows"],
 )
 def test_anything_else_is_no_rounding(one, other, said):
-    assert said in closeness(one, other).failure
+    assert said in compare_closeness(one, other).failure
 
 
 def failing(at, message="torn"):
@@ -103,13 +108,13 @@ def failing(at, message="torn"):
 
 
 def test_errors_must_stand_at_the_same_place():
-    found = closeness(failing(3), failing(3))
-    assert (found.failure, found.elements, found.complete) == ("", 6, False)
-    assert "ends one of them" in closeness(failing(3), failing(4)).failure
+    found = compare_closeness(failing(3), failing(3))
+    assert (found.failure, found.element_count, found.is_complete) == ("", 6, False)
+    assert "ends one of them" in compare_closeness(failing(3), failing(4)).failure
 
 
 def test_a_part_of_an_endless_pass_is_compared():
     endless = of(ROWS).repeat()
-    found = closeness(endless, endless, epochs=1, most=7)
-    assert (found.elements, found.complete) == (7, False)
-    assert not closeness(endless, endless, epochs=1, max_s=0.05).complete
+    found = compare_closeness(endless, endless, epochs=1, max_elements=7)
+    assert (found.element_count, found.is_complete) == (7, False)
+    assert not compare_closeness(endless, endless, epochs=1, max_s=0.05).is_complete

@@ -44,23 +44,23 @@ def test_nan_equals_itself():
 def test_limits_make_a_pass_incomplete():
     found = element_digests(RANGE(9).repeat(), epochs=2, max_elements=5)
     assert [len(epoch.digests) for epoch in found.epochs] == [5, 5]
-    assert not found.complete
-    assert found.elements == 10
+    assert not found.is_complete
+    assert found.element_count == 10
 
 
 def test_time_is_a_limit_too():
     found = element_digests(RANGE(9).repeat(), epochs=1, max_elements=10**9, max_s=0.2)
-    assert 0 < found.elements < 10**9
+    assert 0 < found.element_count < 10**9
 
 
 def test_an_empty_dataset_is_complete():
-    assert element_digests(RANGE(0)).epochs[0].complete
+    assert element_digests(RANGE(0)).epochs[0].is_complete
 
 
 def test_an_error_is_noted_where_it_fell():
     data = RANGE(9).map(lambda x: tf.debugging.check_numerics(6.0 / tf.cast(6 - x, tf.float32), ""))
     epoch = element_digests(data, epochs=1).epochs[0]
-    assert not epoch.complete
+    assert not epoch.is_complete
     assert (epoch.error.index, epoch.error.type) == (6, "InvalidArgumentError")
     assert "{{" not in epoch.error.message
 

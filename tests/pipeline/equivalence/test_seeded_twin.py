@@ -5,9 +5,9 @@ import tensorflow as tf
 
 from pipeline.helpers import epochs
 from uncork.core.edits.pipeline import SplitMap
-from uncork.pipeline.equivalence.seeded_twin import seeded, state_kept
-from uncork.pipeline.ir.tree import read
-from uncork.pipeline.transforms.apply import apply
+from uncork.pipeline.equivalence.seeded_twin import create_seeded_copy, preserve_state
+from uncork.pipeline.ir.tree import read_pipeline
+from uncork.pipeline.transforms.apply import apply_edit
 
 RANGE = tf.data.Dataset.range
 
@@ -54,29 +54,31 @@ PIPELINES = {
 
 @pytest.mark.parametrize("case", PIPELINES)
 def test_twins_agree_and_other_seeds_do_not(case):
-    pipeline = read(PIPELINES[case]())
-    first = epochs(seeded(pipeline, 1).dataset)
-    assert epochs(seeded(pipeline, 1).dataset) == first
-    assert epochs(seeded(pipeline, 2).dataset) != first
-    assert seeded(pipeline, 1).digest == pipeline.digest
+    pipeline = read_pipeline(PIPELINES[case]())
+    first = epochs(create_seeded_copy(pipeline, 1).dataset)
+    assert epochs(create_seeded_copy(pipeline, 1).dataset) == first
+    assert epochs(create_seeded_copy(pipeline, 2).dataset) != first
+    assert create_seeded_copy(pipeline, 1).digest == pipeline.digest
 
 
 def test_two_ops_and_two_maps_draw_different_numbers():
     data = RANGE(4).map(lambda x: (tf.random.uniform([]), tf.random.uniform([])))
     data = data.map(lambda a, b: (a, b, tf.random.uniform([])))
-    for drawn in seeded(read(data), 1).dataset.as_numpy_iterator():
+    for drawn in create_seeded_copy(read_pipeline(data), 1).dataset.as_numpy_iterator():
         assert len({float(d) for d in drawn}) == 3
 
 
 def test_given_seeds_are_kept():
     data = RANGE(9).shuffle(9, seed=4).map(lambda x: (x, tf.random.uniform([], seed=3)))
-    assert epochs(seeded(read(data), 1).dataset) == epochs(data)
-    assert epochs(seeded(read(data), 1).dataset) == epochs(seeded(read(data), 2).dataset)
+    assert epochs(create_seeded_copy(read_pipeline(data), 1).dataset) == epochs(data)
+    assert epochs(create_seeded_copy(read_pipeline(data), 1).dataset) == epochs(
+        create_seeded_copy(read_pipeline(data), 2).dataset
+    )
 
 
 def test_a_twin_leaves_the_original_random():
     data = RANGE(50).shuffle(50)
-    epochs(seeded(read(data), 1).dataset)
+    epochs(create_seeded_copy(read_pipeline(data), 1).dataset)
     assert epochs(data) != epochs(data)
 
 
@@ -86,14 +88,14 @@ def test_reading_a_twin_does_not_move_on_a_source_that_counts_its_passes():
 
     data = anew()
     for _ in range(2):
-        assert epochs(seeded(read(data), 1).dataset) == epochs(anew())
+        assert epochs(create_seeded_copy(read_pipeline(data), 1).dataset) == epochs(anew())
     assert epochs(data) == epochs(anew())
 
 
 def test_a_twin_starts_at_the_first_epoch_and_does_not_move_the_original():
     data = RANGE(20).shuffle(20, seed=4)
     fresh = epochs(RANGE(20).shuffle(20, seed=4))
-    twin = seeded(read(data), 1)
+    twin = create_seeded_copy(read_pipeline(data), 1)
     assert epochs(twin.dataset) == fresh
     assert epochs(data) == fresh
 
@@ -103,17 +105,19 @@ def test_the_halves_of_a_split_map_draw_what_the_whole_drew():
         y = tf.strings.length(tf.strings.as_string(x))
         return branch(x) + tf.random.uniform([]) + tf.cast(y, tf.float32)
 
-    pipeline = read(RANGE(9).map(two_draws))
-    whole = seeded(pipeline, 1)
-    cut = apply(seeded(pipeline, 1), SplitMap(stage=1, expects=pipeline.digest))
+    pipeline = read_pipeline(RANGE(9).map(two_draws))
+    whole = create_seeded_copy(pipeline, 1)
+    cut = apply_edit(
+        create_seeded_copy(pipeline, 1), SplitMap(stage=1, expected_digest=pipeline.digest)
+    )
     assert epochs(cut.dataset) == epochs(whole.dataset)
 
 
 def test_generators_are_put_back():
     generator = tf.random.Generator.from_seed(5)
-    pipeline = read(RANGE(9).map(lambda x: generator.uniform([])))
+    pipeline = read_pipeline(RANGE(9).map(lambda x: generator.uniform([])))
     before = generator.state.numpy().tolist()
-    with state_kept(pipeline):
+    with preserve_state(pipeline):
         list(pipeline.dataset)
         assert generator.state.numpy().tolist() != before
     assert generator.state.numpy().tolist() == before
@@ -121,10 +125,10 @@ def test_generators_are_put_back():
 
 def test_generators_are_put_back_after_an_error():
     counter = tf.Variable(0)
-    pipeline = read(RANGE(9).map(lambda x: counter.assign_add(1)))
+    pipeline = read_pipeline(RANGE(9).map(lambda x: counter.assign_add(1)))
 
     def interrupted():
-        with state_kept(pipeline):
+        with preserve_state(pipeline):
             list(pipeline.dataset)
             raise KeyboardInterrupt
 

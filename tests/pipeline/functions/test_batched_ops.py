@@ -10,11 +10,11 @@ from pipeline.helpers import epochs, kinds, measured
 from uncork.compat.tfdata.dataset_classes import kind_of
 from uncork.core.base.errors import EditRefused
 from uncork.core.edits.pipeline import VectorizeMap
-from uncork.pipeline.equivalence.seeded_twin import seeded
-from uncork.pipeline.functions.batched_ops import behind, tail
-from uncork.pipeline.ir.tree import read
-from uncork.pipeline.transforms.apply import apply
-from uncork.pipeline.transforms.vectorize import vectorized
+from uncork.pipeline.equivalence.seeded_twin import create_seeded_copy
+from uncork.pipeline.functions.batched_ops import split_batchable_tail, unbatched_ops
+from uncork.pipeline.ir.tree import read_pipeline
+from uncork.pipeline.transforms.apply import apply_edit
+from uncork.pipeline.transforms.vectorize import vectorize_map
 
 
 @pytest.fixture
@@ -56,8 +56,8 @@ def checked(name):
 
 def moved(dataset, stage=1):
     """Two passes over a pipeline, and over the same with the end of a map behind the batch."""
-    twins = [seeded(read(dataset), 5) for _ in range(2)]
-    changed = apply(twins[1], VectorizeMap(stage=stage, expects=twins[1].digest))
+    twins = [create_seeded_copy(read_pipeline(dataset), 5) for _ in range(2)]
+    changed = apply_edit(twins[1], VectorizeMap(stage=stage, expected_digest=twins[1].digest))
     assert changed.element_spec == twins[0].element_spec
     assert epochs(twins[0].dataset, 100) == epochs(changed.dataset, 100)
     return changed
@@ -70,7 +70,7 @@ def test_photos_are_scaled_a_batch_at_a_time(photos, drop, calls):
     changed = moved(data)
     assert kinds(changed) == ["from_tensor_slices", "map", "shuffle", "batch", "map"]
     first = changed.stages[1]
-    assert first.parallelism == read(data).stages[1].parallelism
+    assert first.parallelism == read_pipeline(data).stages[1].parallelism
     assert tf.TensorSpec((1, 6, 6, 3)) in first.dataset.element_spec
 
 
@@ -99,7 +99,9 @@ def test_what_is_checked_of_an_element_is_checked_before_the_batch(photos):
 def test_a_file_that_is_broken_ends_the_same_batch(photos, tmp_path):
     (tmp_path / "06.png").write_bytes((tmp_path / "06.png").read_bytes()[:60])
     dataset = photos.map(photo).batch(4)
-    changed = apply(read(dataset), VectorizeMap(stage=1, expects=read(dataset).digest)).dataset
+    changed = apply_edit(
+        read_pipeline(dataset), VectorizeMap(stage=1, expected_digest=read_pipeline(dataset).digest)
+    ).dataset
     seen = []
     for each in (dataset, changed):
         batches = iter(each)
@@ -115,11 +117,11 @@ def test_the_maps_below_stay_below(photos):
     changed = moved(data, stage=2)
     assert kinds(changed) == ["from_tensor_slices", "map", "map", "batch", "map"]
     with pytest.raises(EditRefused, match="lies map"):
-        apply(changed, VectorizeMap(stage=1, expects=changed.digest))
+        apply_edit(changed, VectorizeMap(stage=1, expected_digest=changed.digest))
     stages = measured(data)
-    assert [stage.vectorized is not None for stage in stages] == [False, False, True, False]
-    assert stages[2].vectorized.behind == ("ResizeBilinear",)
-    assert stages[2].vectorized.first_bytes > 6 * 6 * 3 * 4
+    assert [stage.vectorized_cost is not None for stage in stages] == [False, False, True, False]
+    assert stages[2].vectorized_cost.unbatched_ops == ("ResizeBilinear",)
+    assert stages[2].vectorized_cost.unbatched_bytes > 6 * 6 * 3 * 4
 
 
 def uneven(name):
@@ -137,15 +139,15 @@ def read_only(name):
 
 @pytest.mark.parametrize("function", [uneven, uneven_inside, read_only])
 def test_nothing_is_moved_where_no_work_is_left_on_elements_of_one_shape(photos, function):
-    map_ = read(photos.map(function)).root
-    assert tail(map_.functions[0]) is None
-    batch = read(photos.batch(1)).root
+    map_ = read_pipeline(photos.map(function)).root
+    assert split_batchable_tail(map_.functions[0]) is None
+    batch = read_pipeline(photos.batch(1)).root
     assert kind_of(batch.dataset).name == "batch"
-    assert vectorized(map_, batch) is None
+    assert vectorize_map(map_, batch) is None
 
 
 def test_what_keeps_it_from_the_beginning_is_told(sounds):
-    cut = tail(read(sounds.map(spectrum)).root.functions[0])
-    assert behind(cut) == ("DecodeWav",)
-    whole = read(tf.data.Dataset.range(3).map(lambda x: x + 1)).root.functions[0]
-    assert tail(whole) is None
+    cut = split_batchable_tail(read_pipeline(sounds.map(spectrum)).root.functions[0])
+    assert unbatched_ops(cut) == ("DecodeWav",)
+    whole = read_pipeline(tf.data.Dataset.range(3).map(lambda x: x + 1)).root.functions[0]
+    assert split_batchable_tail(whole) is None

@@ -9,10 +9,10 @@ import tensorflow as tf
 
 from pipeline.helpers import epochs
 from uncork.core.edits.pipeline import Cache, SplitMap
-from uncork.pipeline.equivalence.seeded_twin import seeded
-from uncork.pipeline.functions.splitting import split
-from uncork.pipeline.ir.tree import read
-from uncork.pipeline.transforms.apply import apply
+from uncork.pipeline.equivalence.seeded_twin import create_seeded_copy
+from uncork.pipeline.functions.splitting import split_deterministic_prefix
+from uncork.pipeline.ir.tree import read_pipeline
+from uncork.pipeline.transforms.apply import apply_edit
 
 SIDE = 6
 IMAGES = tf.data.Dataset.from_tensor_slices(
@@ -117,7 +117,7 @@ def ops(function):
 
 
 def cut_of(function):
-    return split(read(IMAGES.map(function)).root.functions[0])
+    return split_deterministic_prefix(read_pipeline(IMAGES.map(function)).root.functions[0])
 
 
 @pytest.mark.parametrize("function", MOVED)
@@ -137,10 +137,10 @@ def test_what_does_more_stays_behind(function):
 @pytest.mark.parametrize("function", [*MOVED, *LEFT])
 @pytest.mark.parametrize("kept", [False, True])
 def test_the_same_elements_bit_for_bit(function, kept):
-    twin = seeded(read(IMAGES.map(function)), 5)
-    changed = apply(twin, SplitMap(stage=1, expects=twin.digest))
+    twin = create_seeded_copy(read_pipeline(IMAGES.map(function)), 5)
+    changed = apply_edit(twin, SplitMap(stage=1, expected_digest=twin.digest))
     if kept:
-        changed = apply(changed, Cache(stage=1, expects=changed.digest))
+        changed = apply_edit(changed, Cache(stage=1, expected_digest=changed.digest))
     assert epochs(changed.dataset) == epochs(twin.dataset)
     assert changed.element_spec == twin.element_spec
 

@@ -9,10 +9,10 @@ import tensorflow as tf
 from pipeline.helpers import epochs, measured
 from uncork.core.base.errors import EditRefused
 from uncork.core.edits.pipeline import DrawFirst, SplitMap
-from uncork.pipeline.equivalence.seeded_twin import seeded
-from uncork.pipeline.functions.draw_split import drawn_first
-from uncork.pipeline.ir.tree import read
-from uncork.pipeline.transforms.apply import apply
+from uncork.pipeline.equivalence.seeded_twin import create_seeded_copy
+from uncork.pipeline.functions.draw_split import split_off_draws
+from uncork.pipeline.ir.tree import read_pipeline
+from uncork.pipeline.transforms.apply import apply_edit
 
 RANGE = tf.data.Dataset.range
 
@@ -24,10 +24,10 @@ def images(count=12):
 
 def cut(data, *stages, kind=DrawFirst):
     """Seeded twins of both are equal in two epochs."""
-    before = epochs(seeded(read(data), 5).dataset)
-    pipeline = seeded(read(data), 5)
+    before = epochs(create_seeded_copy(read_pipeline(data), 5).dataset)
+    pipeline = create_seeded_copy(read_pipeline(data), 5)
     for stage in stages:
-        pipeline = apply(pipeline, kind(stage=stage, expects=pipeline.digest))
+        pipeline = apply_edit(pipeline, kind(stage=stage, expected_digest=pipeline.digest))
     assert epochs(pipeline.dataset) == before
     assert pipeline.element_spec == data.element_spec
     assert int(pipeline.dataset.cardinality()) == int(data.cardinality())
@@ -59,8 +59,8 @@ def test_what_is_drawn_is_the_same(augment):
 
 
 def test_passes_go_on_drawing():
-    pipeline = read(images().map(flip).batch(4))
-    after = apply(pipeline, DrawFirst(stage=1, expects=pipeline.digest))
+    pipeline = read_pipeline(images().map(flip).batch(4))
+    after = apply_edit(pipeline, DrawFirst(stage=1, expected_digest=pipeline.digest))
     first, second = epochs(after.dataset)
     assert first.digests != second.digests
 
@@ -69,10 +69,10 @@ def test_a_map_that_was_split_before_can_be_cut_again():
     def load(image, label):
         return crop(tf.reverse(tf.image.rot90(image), [0]), label)
 
-    pipeline = seeded(read(images().map(load).batch(4)), 5)
-    before = epochs(seeded(read(images().map(load).batch(4)), 5).dataset)
-    pipeline = apply(pipeline, SplitMap(stage=1, expects=pipeline.digest))
-    pipeline = apply(pipeline, DrawFirst(stage=2, expects=pipeline.digest))
+    pipeline = create_seeded_copy(read_pipeline(images().map(load).batch(4)), 5)
+    before = epochs(create_seeded_copy(read_pipeline(images().map(load).batch(4)), 5).dataset)
+    pipeline = apply_edit(pipeline, SplitMap(stage=1, expected_digest=pipeline.digest))
+    pipeline = apply_edit(pipeline, DrawFirst(stage=2, expected_digest=pipeline.digest))
     assert epochs(pipeline.dataset) == before
     assert [node.parallelism for node in pipeline.stages[1:4]] == [-1, 1, -1]
 
@@ -105,7 +105,10 @@ def test_assertions_still_fail_at_the_same_element():
         return tf.strings.as_string(x) + tf.strings.as_string(tf.random.uniform([]))
 
     data = RANGE(12).map(checked)
-    before, after = epochs(seeded(read(data), 5).dataset), epochs(cut(data, 1).dataset)
+    before, after = (
+        epochs(create_seeded_copy(read_pipeline(data), 5).dataset),
+        epochs(cut(data, 1).dataset),
+    )
     assert before[0].error
     assert len(after[0].digests) == 7
 
@@ -146,15 +149,15 @@ def branching(x):
     ],
 )
 def test_what_cannot_be_cut_is_left_whole(data):
-    pipeline = read(data())
+    pipeline = read_pipeline(data())
     with pytest.raises(EditRefused):
-        apply(pipeline, DrawFirst(stage=1, expects=pipeline.digest))
+        apply_edit(pipeline, DrawFirst(stage=1, expected_digest=pipeline.digest))
 
 
 def test_its_draws_are_timed():
     stages = measured(images(64).map(flip).batch(8), batch_size=8)
-    assert stages[1].draws.ops >= 3
-    assert 0 <= stages[1].draws.cpu_s_per_element <= stages[1].cpu_s_per_element
+    assert stages[1].random_part.deterministic_op_count >= 3
+    assert 0 <= stages[1].random_part.cpu_s_per_element <= stages[1].cpu_s_per_element
 
 
 def test_the_user_s_function_is_not_traced_again():
@@ -166,7 +169,7 @@ def test_the_user_s_function_is_not_traced_again():
 
     data = images().map(augment)
     cut(data, 1)
-    assert drawn_first(read(data).stages[1].functions[0]).ops > 0
+    assert split_off_draws(read_pipeline(data).stages[1].functions[0]).deterministic_op_count > 0
     assert len(traced) == 1
 
 

@@ -6,14 +6,14 @@ import tensorflow as tf
 
 from pipeline.helpers import changing_table, function_of, in_a_branch, in_a_function, table, twice
 from uncork.pipeline.functions.effects import (
+    has_python_calls,
+    has_variable_reads,
     is_deterministic,
     is_order_free,
     is_stateless,
-    reads_variables,
-    runs_python,
 )
-from uncork.pipeline.functions.splitting import split
-from uncork.pipeline.ir.tree import read
+from uncork.pipeline.functions.splitting import split_deterministic_prefix
+from uncork.pipeline.ir.tree import read_pipeline
 
 
 def with_assert(x):
@@ -62,7 +62,7 @@ def stateless_random(x):
 def test_deterministic(python_function):
     function = function_of(python_function)
     assert is_deterministic(function)
-    assert split(function) is None
+    assert split_deterministic_prefix(function) is None
 
 
 @pytest.mark.parametrize(
@@ -123,9 +123,9 @@ def test_python_is_recognised():
         lambda x: tf.cond(x > 1, lambda: tf.numpy_function(lambda v: v, [x], tf.int64), lambda: x),
     ):
         function = function_of(wrapped)
-        assert runs_python(function)
+        assert has_python_calls(function)
         assert not is_deterministic(function)
-    assert not runs_python(function_of(lambda x: x))
+    assert not has_python_calls(function_of(lambda x: x))
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_python_is_recognised():
 )
 def test_datasets_made_inside_a_function(python_function, expected):
     data = tf.data.Dataset.range(4).flat_map(python_function)
-    assert is_deterministic(read(data).root.functions[0]) is expected
+    assert is_deterministic(read_pipeline(data).root.functions[0]) is expected
 
 
 def test_a_table_that_may_be_filled_is_read_like_a_variable():
@@ -158,6 +158,6 @@ def test_a_table_that_may_be_filled_is_read_like_a_variable():
     mutable = tf.lookup.experimental.MutableHashTable(tf.string, tf.int32, 0)
     data = tf.data.Dataset.from_tensor_slices(["cat", "cow"])
     for each, changes in ((static, False), (mutable, True)):
-        (function,) = read(data.map(each.lookup)).root.functions
+        (function,) = read_pipeline(data.map(each.lookup)).root.functions
         assert is_order_free(function)
-        assert reads_variables(function) is changes
+        assert has_variable_reads(function) is changes

@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from pipeline.helpers import measured
 from pipeline.profile.test_stage_costs import RANGE
-from uncork.pipeline.functions.file_reads import files_read, only_reading
+from uncork.pipeline.functions.file_reads import count_file_reads, extract_file_reads
 
 FILES = 5
 
@@ -31,8 +31,8 @@ def concrete(function):
 
 def test_reading_stops_where_the_files_are_read(folder):
     function = concrete(load)
-    assert files_read(function) == 6
-    (length,) = only_reading(function)(tf.constant(folder), tf.constant(7, tf.int64))
+    assert count_file_reads(function) == 6
+    (length,) = extract_file_reads(function)(tf.constant(folder), tf.constant(7, tf.int64))
     assert int(length) == 6 * 10 + 1 + 2 + 3 + 4
 
 
@@ -45,11 +45,11 @@ def test_reading_stops_where_the_files_are_read(folder):
     ],
 )
 def test_few_files_or_chance_are_left_alone(function):
-    assert only_reading(concrete(function)) is None
+    assert extract_file_reads(concrete(function)) is None
 
 
 def test_what_reading_costs_is_measured(folder):
     found = measured(RANGE(64).map(lambda number: load(folder, number)).batch(4))[1]
-    assert found.reading.files == 6
-    assert 0 < found.reading.cpu_s_per_element <= found.cpu_s_per_element
-    assert measured(RANGE(8).map(lambda x: x + 1))[1].reading is None
+    assert found.file_reads.files_per_element == 6
+    assert 0 < found.file_reads.cpu_s_per_element <= found.cpu_s_per_element
+    assert measured(RANGE(8).map(lambda x: x + 1))[1].file_reads is None

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from pipeline.helpers import measured
 from pipeline.profile.test_stage_costs import RANGE
-from uncork.pipeline.functions.float32_variant import narrowed
+from uncork.pipeline.functions.float32_variant import convert_to_float32
 
 WAVE = tf.TensorSpec([1000], tf.float64)
 
@@ -25,7 +25,7 @@ def ops(function):
 
 def test_it_computes_in_float32_and_gives_what_it_gave():
     wide, wave = concrete(loud), tf.constant(np.random.default_rng(1).normal(size=1000))
-    single = narrowed(wide)
+    single = convert_to_float32(wide)
     assert [t.dtype for t in single.structured_outputs] == [tf.float64]
     np.testing.assert_allclose(single(wave)[0], wide(wave), rtol=1e-2, atol=1e-3)
     assert ("RFFT", tf.complex64) in ops(single)
@@ -36,12 +36,12 @@ def test_captured_numbers_are_narrowed_too():
     matrix = tf.constant(np.random.default_rng(2).normal(size=(1000, 4)))
     wide = concrete(lambda wave: tf.linalg.matvec(matrix, wave, transpose_a=True))
     wave = tf.ones([1000], tf.float64)
-    np.testing.assert_allclose(narrowed(wide)(wave)[0], wide(wave), rtol=1e-3)
+    np.testing.assert_allclose(convert_to_float32(wide)(wave)[0], wide(wave), rtol=1e-3)
 
 
 def test_other_dtypes_pass_through():
     wide = concrete(lambda x, label: (x * 2.0, label + 1), WAVE, tf.TensorSpec([], tf.int64))
-    numbers, label = narrowed(wide)(tf.ones([1000], tf.float64), tf.constant(3, tf.int64))
+    numbers, label = convert_to_float32(wide)(tf.ones([1000], tf.float64), tf.constant(3, tf.int64))
     assert numbers.dtype == tf.float64
     assert int(label) == 4
 
@@ -57,7 +57,7 @@ def test_other_dtypes_pass_through():
     ],
 )
 def test_what_does_not_work_in_float64_or_not_by_itself_is_left_alone(function):
-    assert narrowed(concrete(function)) is None
+    assert convert_to_float32(concrete(function)) is None
 
 
 def test_an_op_that_only_knows_float64_is_left_alone(monkeypatch):
@@ -66,7 +66,7 @@ def test_an_op_that_only_knows_float64_is_left_alone(monkeypatch):
 
     wide = concrete(loud)
     monkeypatch.setattr("uncork.pipeline.functions.float32_variant.trace", refused)
-    assert narrowed(wide) is None
+    assert convert_to_float32(wide) is None
 
 
 def test_a_map_in_float64_is_timed_in_float32():

@@ -9,12 +9,12 @@ import tensorflow as tf
 from pipeline.helpers import epochs, measured
 from uncork.core.base.errors import EditRefused
 from uncork.core.edits.pipeline import DecodeAndCrop, DrawFirst, InlineMap, SplitMap
-from uncork.pipeline.equivalence.seeded_twin import seeded
+from uncork.pipeline.equivalence.seeded_twin import create_seeded_copy
 from uncork.pipeline.functions.effects import op_types
 from uncork.pipeline.functions.function_graph import graph_of
-from uncork.pipeline.functions.partial_jpeg_decode import cropped
-from uncork.pipeline.ir.tree import read
-from uncork.pipeline.transforms.apply import apply
+from uncork.pipeline.functions.partial_jpeg_decode import decode_crops_only
+from uncork.pipeline.ir.tree import read_pipeline
+from uncork.pipeline.transforms.apply import apply_edit
 
 FILE = tf.TensorSpec([], tf.string)
 
@@ -137,7 +137,7 @@ CROPS = [
 
 @pytest.mark.parametrize("crop", CROPS)
 def test_the_same_pixels(crop):
-    whole, part = traced(crop), cropped(traced(crop))
+    whole, part = traced(crop), decode_crops_only(traced(crop))
     assert "DecodeAndCropJpeg" in op_types(part)
     for file in (*FILES, PNG):
         for _ in range(3):
@@ -152,7 +152,7 @@ def test_wherever_the_crop_lies(file):
         return decoded(file)[top : top + height, left : left + width]
 
     numbers = [tf.TensorSpec([], tf.int32)] * 4
-    part = cropped(tf.function(between).get_concrete_function(*numbers))
+    part = decode_crops_only(tf.function(between).get_concrete_function(*numbers))
     image, drawn = decoded(file), np.random.default_rng(2)
     for _ in range(60):
         height, width = (int(drawn.integers(1, most + 1)) for most in image.shape[:2])
@@ -233,7 +233,7 @@ def maybe(file):
     ],
 )  # fmt: skip
 def test_what_looks_at_more_is_left_alone(function):
-    assert cropped(traced(function)) is None
+    assert decode_crops_only(traced(function)) is None
 
 
 def outcome(function, file):
@@ -245,7 +245,7 @@ def outcome(function, file):
 
 @pytest.mark.parametrize("crop", [in_a_box, as_any_image, from_its_end, one_colour])
 def test_what_is_no_complete_image_fails_as_before(crop):
-    whole, part = traced(crop), cropped(traced(crop))
+    whole, part = traced(crop), decode_crops_only(traced(crop))
     file = FILES[0].numpy()
     cut_short = [file[:n] for n in (0, 1, 2, 3, 20, len(file) // 2, len(file) - 2, len(file) - 1)]
     for each in (*cut_short, b"no image", b"\xff\xd8\xff\xff\xd9", file + b"more", file[1:]):
@@ -255,7 +255,7 @@ def test_what_is_no_complete_image_fails_as_before(crop):
 @pytest.mark.parametrize("crop", [at_random, in_a_box, one_colour, less_a_margin])
 def test_a_crop_beyond_the_image_fails_in_the_same_words(crop):
     told = []
-    for function in (traced(crop), cropped(traced(crop))):
+    for function in (traced(crop), decode_crops_only(traced(crop))):
         with pytest.raises(tf.errors.InvalidArgumentError) as error:
             function(photo(2, 300))
         told.append(str(error.value).splitlines()[0].rpartition("}} ")[2])
@@ -264,11 +264,11 @@ def test_a_crop_beyond_the_image_fails_in_the_same_words(crop):
 
 def edited(data, *stages, kind=DecodeAndCrop):
     """Seeded twins of both are equal in two epochs."""
-    before = epochs(seeded(read(data), 5).dataset)
-    pipeline = seeded(read(data), 5)
+    before = epochs(create_seeded_copy(read_pipeline(data), 5).dataset)
+    pipeline = create_seeded_copy(read_pipeline(data), 5)
     for stage in stages:
-        pipeline = apply(pipeline, kind(stage=stage, expects=pipeline.digest))
-    assert before[0].complete
+        pipeline = apply_edit(pipeline, kind(stage=stage, expected_digest=pipeline.digest))
+    assert before[0].is_complete
     assert epochs(pipeline.dataset) == before
     assert pipeline.element_spec == data.element_spec
     return pipeline
@@ -291,17 +291,17 @@ def test_a_pipeline_draws_the_same(calls):
 
 def test_what_is_drawn_can_be_drawn_first_all_the_same():
     pipeline = edited(labelled().map(augmented).batch(2), 1)
-    again = apply(pipeline, DrawFirst(stage=1, expects=pipeline.digest))
+    again = apply_edit(pipeline, DrawFirst(stage=1, expected_digest=pipeline.digest))
     assert [node.kind for node in again.stages][1:3] == ["map", "map"]
     assert epochs(again.dataset) == epochs(pipeline.dataset)
 
 
 def test_of_a_map_cut_in_two_no_crop_is_left():
-    pipeline = read(labelled().map(augmented))
-    pipeline = apply(pipeline, SplitMap(stage=1, expects=pipeline.digest))
+    pipeline = read_pipeline(labelled().map(augmented))
+    pipeline = apply_edit(pipeline, SplitMap(stage=1, expected_digest=pipeline.digest))
     for stage in (1, 2):
         with pytest.raises(EditRefused, match="crops no JPEG image"):
-            apply(pipeline, DecodeAndCrop(stage=stage, expects=pipeline.digest))
+            apply_edit(pipeline, DecodeAndCrop(stage=stage, expected_digest=pipeline.digest))
 
 
 def load(file, label):
@@ -318,7 +318,9 @@ def test_one_map_may_decode_and_the_next_one_crop(calls):
     data = labelled().shuffle(5, seed=1).map(load, num_parallel_calls=calls)
     data = data.map(augmented_further, num_parallel_calls=calls).batch(2)
     edited(data, 3)
-    found = apply(read(data), DecodeAndCrop(stage=3, expects=read(data).digest))
+    found = apply_edit(
+        read_pipeline(data), DecodeAndCrop(stage=3, expected_digest=read_pipeline(data).digest)
+    )
     assert [node.kind for node in found.stages] == [
         "from_tensor_slices", "shuffle", "map", "batch",
     ]  # fmt: skip
@@ -328,11 +330,15 @@ def test_one_map_may_decode_and_the_next_one_crop(calls):
 def test_two_that_became_one_are_measured_as_one():
     data = labelled(FILES * 4).map(load).map(lambda x: (x["image"][:9, :9], x["label"]))
     first = measured(data.batch(4))[2]
-    assert first.crops_below
+    assert first.has_upstream_decoder
     assert first.cropped_cpu_s_per_element > 0
-    found = measured(apply(read(data), DecodeAndCrop(stage=2, expects=read(data).digest)))
+    found = measured(
+        apply_edit(
+            read_pipeline(data), DecodeAndCrop(stage=2, expected_digest=read_pipeline(data).digest)
+        )
+    )
     assert [stage.kind for stage in found] == ["from_tensor_slices", "map"]
-    assert found[1].ops
+    assert found[1].op_costs
     assert found[1].cropped_cpu_s_per_element is None
 
 
@@ -368,27 +374,29 @@ def counting(image, label):
     ],
 )
 def test_other_maps_are_not_joined(data):
-    pipeline = read(data)
+    pipeline = read_pipeline(data)
     with pytest.raises(EditRefused, match="crops no JPEG image"):
-        apply(pipeline, DecodeAndCrop(stage=len(pipeline.stages) - 1, expects=pipeline.digest))
+        apply_edit(
+            pipeline, DecodeAndCrop(stage=len(pipeline.stages) - 1, expected_digest=pipeline.digest)
+        )
 
 
 def test_what_ran_inline_is_handed_to_threads_again():
-    pipeline = read(labelled().map(lambda file, label: (in_a_box(file), label)))
-    pipeline = apply(pipeline, InlineMap(stage=1, expects=pipeline.digest))
+    pipeline = read_pipeline(labelled().map(lambda file, label: (in_a_box(file), label)))
+    pipeline = apply_edit(pipeline, InlineMap(stage=1, expected_digest=pipeline.digest))
     edited(pipeline.dataset, 1)
 
 
 def test_errors_that_are_ignored_keep_what_fails():
-    pipeline = read(labelled().map(augmented).ignore_errors())
+    pipeline = read_pipeline(labelled().map(augmented).ignore_errors())
     with pytest.raises(EditRefused, match="ignored further up"):
-        apply(pipeline, DecodeAndCrop(stage=1, expects=pipeline.digest))
+        apply_edit(pipeline, DecodeAndCrop(stage=1, expected_digest=pipeline.digest))
 
 
 def test_only_what_is_cropped_is_decoded_once_more():
     """Once is enough: what was edited offers nothing that could be edited again."""
-    part = cropped(traced(at_random))
-    assert cropped(part) is None
+    part = decode_crops_only(traced(at_random))
+    assert decode_crops_only(part) is None
     assert not {"DecodeJpeg", "DecodeAndCropJpeg"} & {n.op for n in graph_of(part).nodes.values()}
 
 

@@ -9,9 +9,9 @@ import tensorflow as tf
 from pipeline.helpers import epochs, kinds
 from uncork.core.base.errors import EditRefused
 from uncork.core.edits.pipeline import VectorizeMap
-from uncork.pipeline.equivalence.seeded_twin import seeded
-from uncork.pipeline.ir.tree import read
-from uncork.pipeline.transforms.apply import apply
+from uncork.pipeline.equivalence.seeded_twin import create_seeded_copy
+from uncork.pipeline.ir.tree import read_pipeline
+from uncork.pipeline.transforms.apply import apply_edit
 
 LINES = [
     "a b c\t1", "\t0", "b\t1", "d d  e f g h\t2", " c a \t0", "a\t3", "x y z a b\t1", "g\t0",
@@ -62,8 +62,8 @@ def letters(line):
 
 def both(data, stage=1):
     """Two passes over the twin of a pipeline, and over the same rewritten."""
-    twins = [seeded(read(data), 5) for _ in range(2)]
-    changed = apply(twins[1], VectorizeMap(stage=stage, expects=twins[1].digest))
+    twins = [create_seeded_copy(read_pipeline(data), 5) for _ in range(2)]
+    changed = apply_edit(twins[1], VectorizeMap(stage=stage, expected_digest=twins[1].digest))
     assert changed.element_spec == twins[0].element_spec
     assert changed.cardinality == twins[0].cardinality
     return epochs(twins[0].dataset, 100), epochs(changed.dataset, 100)
@@ -91,8 +91,8 @@ def test_rows_are_filled_with_what_the_batch_fills_them_with():
     padded = data.padded_batch(5, ([None], []), (np.int64(-7), 0))
     original, changed = both(padded)
     assert changed == original
-    pipeline = read(padded)
-    after = apply(pipeline, VectorizeMap(stage=1, expects=pipeline.digest))
+    pipeline = read_pipeline(padded)
+    after = apply_edit(pipeline, VectorizeMap(stage=1, expected_digest=pipeline.digest))
     assert kinds(after) == ["from_tensor_slices", "batch", "map"]
     ids, labels = next(iter(after.dataset))
     assert ids.numpy()[1].tolist() == [-7] * 6
@@ -169,16 +169,16 @@ REFUSED = {
 
 @pytest.mark.parametrize("function", REFUSED.values(), ids=REFUSED)
 def test_what_is_not_done_place_by_place_is_left_below(function):
-    pipeline = read(numbers().map(function).padded_batch(2))
+    pipeline = read_pipeline(numbers().map(function).padded_batch(2))
     with pytest.raises(EditRefused, match="cannot take a whole batch"):
-        apply(pipeline, VectorizeMap(stage=1, expects=pipeline.digest))
+        apply_edit(pipeline, VectorizeMap(stage=1, expected_digest=pipeline.digest))
 
 
 def test_rows_of_a_length_that_was_given_are_left_below():
     """A longer row is an error of the padded batch."""
-    pipeline = read(lines().map(looked_up).padded_batch(2, ([9], [])))
+    pipeline = read_pipeline(lines().map(looked_up).padded_batch(2, ([9], [])))
     with pytest.raises(EditRefused, match="cannot take a whole batch"):
-        apply(pipeline, VectorizeMap(stage=1, expects=pipeline.digest))
+        apply_edit(pipeline, VectorizeMap(stage=1, expected_digest=pipeline.digest))
 
 
 def test_a_padded_batch_with_nothing_to_fill_is_a_batch():
@@ -192,9 +192,9 @@ def test_words_with_their_number_are_left_below():
         words = tf.strings.split(x)
         return words, tf.size(words)
 
-    pipeline = read(numbers().map(counted).padded_batch(2))
+    pipeline = read_pipeline(numbers().map(counted).padded_batch(2))
     with pytest.raises(EditRefused, match="cannot take a whole batch"):
-        apply(pipeline, VectorizeMap(stage=1, expects=pipeline.digest))
+        apply_edit(pipeline, VectorizeMap(stage=1, expected_digest=pipeline.digest))
 
 
 def test_rows_that_are_said_to_be_of_one_length_are_left_below():
@@ -205,9 +205,9 @@ def test_rows_that_are_said_to_be_of_one_length_are_left_below():
         words.set_shape([3])
         return words
 
-    pipeline = read(numbers().map(said).padded_batch(2))
+    pipeline = read_pipeline(numbers().map(said).padded_batch(2))
     with pytest.raises(EditRefused, match="cannot take a whole batch"):
-        apply(pipeline, VectorizeMap(stage=1, expects=pipeline.digest))
+        apply_edit(pipeline, VectorizeMap(stage=1, expected_digest=pipeline.digest))
 
 
 def test_a_text_out_of_a_record():
@@ -234,16 +234,16 @@ def test_words_that_no_line_has_are_no_error():
         return split.values[0 : tf.cast(split.indices[-1, 1] + 1, tf.int32)]
 
     data = numbers().filter(lambda x: tf.strings.length(x) > 0).map(words).padded_batch(2)
-    pipeline = read(data)
+    pipeline = read_pipeline(data)
     with pytest.raises(EditRefused, match="cannot take a whole batch"):
-        apply(pipeline, VectorizeMap(stage=2, expects=pipeline.digest))
+        apply_edit(pipeline, VectorizeMap(stage=2, expected_digest=pipeline.digest))
 
 
 def test_a_zero_below_zero_fills_up_as_such():
     data = numbers().map(lambda x: tf.strings.to_number(tf.strings.split(x)))
     for zero in np.array([0.0, -0.0], np.float32):
-        pipeline = read(data.padded_batch(2, padding_values=zero))
-        after = apply(pipeline, VectorizeMap(stage=1, expects=pipeline.digest))
+        pipeline = read_pipeline(data.padded_batch(2, padding_values=zero))
+        after = apply_edit(pipeline, VectorizeMap(stage=1, expected_digest=pipeline.digest))
         ours, theirs = (next(iter(d)).numpy()[1] for d in (after.dataset, pipeline.dataset))
         np.testing.assert_array_equal(np.signbit(ours), np.signbit(theirs))
 
@@ -252,8 +252,8 @@ def test_half_precision_is_filled_up_too():
     def halves(x):
         return tf.cast(tf.strings.to_number(tf.strings.split(x)), tf.bfloat16)
 
-    pipeline = read(numbers().map(halves).padded_batch(2))
-    after = apply(pipeline, VectorizeMap(stage=1, expects=pipeline.digest))
+    pipeline = read_pipeline(numbers().map(halves).padded_batch(2))
+    after = apply_edit(pipeline, VectorizeMap(stage=1, expected_digest=pipeline.digest))
     for ours, theirs in zip(after.dataset, pipeline.dataset, strict=True):
         assert ours.dtype == tf.bfloat16
         np.testing.assert_array_equal(
@@ -263,6 +263,6 @@ def test_half_precision_is_filled_up_too():
 
 def test_errors_that_are_ignored_must_not_cost_a_batch():
     data = tf.data.Dataset.from_tensor_slices(["1", "3", "x", "4"]).map(tf.strings.to_number)
-    pipeline = read(data.prefetch(1).batch(2).ignore_errors())
+    pipeline = read_pipeline(data.prefetch(1).batch(2).ignore_errors())
     with pytest.raises(EditRefused, match="ignored"):
-        apply(pipeline, VectorizeMap(stage=1, expects=pipeline.digest))
+        apply_edit(pipeline, VectorizeMap(stage=1, expected_digest=pipeline.digest))

@@ -17,9 +17,9 @@ from pipeline.helpers import (
 from uncork.core.edits.pipeline import SplitMap
 from uncork.pipeline.functions.effects import is_deterministic
 from uncork.pipeline.functions.function_graph import graph_of
-from uncork.pipeline.functions.splitting import narrow, split
-from uncork.pipeline.ir.tree import read
-from uncork.pipeline.transforms.apply import apply
+from uncork.pipeline.functions.splitting import split_deterministic_prefix, split_narrow_prefix
+from uncork.pipeline.ir.tree import read_pipeline
+from uncork.pipeline.transforms.apply import apply_edit
 
 
 def run(cut, *flat):
@@ -27,8 +27,8 @@ def run(cut, *flat):
 
 
 def test_the_photo_function_is_cut_before_the_flip(photos):
-    function = read(photos).stages[2].functions[0]
-    cut = split(function)
+    function = read_pipeline(photos).stages[2].functions[0]
+    cut = split_deterministic_prefix(function)
     assert [spec.shape.as_list() for spec in cut.specs] == [[16, 16, 3], []]
     prefix, rest = set(op_types(cut.prefix)), set(op_types(cut.rest))
     assert {"ReadFile", "DecodeJpeg", "ResizeBilinear"} <= prefix
@@ -46,7 +46,7 @@ def test_widening_is_left_to_the_rest():
         pixels = tf.tile(tf.reshape(tf.cast(x, tf.uint8), [1, 1, 1]), [4, 4, 3])
         return tf.image.random_flip_left_right(tf.cast(pixels, tf.float32) / 255.0)
 
-    cut = split(function_of(widen))
+    cut = split_deterministic_prefix(function_of(widen))
     assert [(spec.dtype, spec.shape.as_list()) for spec in cut.specs] == [(tf.uint8, [4, 4, 3])]
 
 
@@ -55,7 +55,7 @@ def test_narrowing_is_kept_in_the_prefix():
         pixels = tf.cast(tf.tile([tf.cast(x, tf.float64)], [12]), tf.float16)
         return tf.random.shuffle(pixels)
 
-    assert split(function_of(narrow)).specs[0].dtype == tf.float16
+    assert split_deterministic_prefix(function_of(narrow)).specs[0].dtype == tf.float16
 
 
 def test_both_halves_get_the_captured_tensors():
@@ -67,7 +67,7 @@ def test_both_halves_get_the_captured_tensors():
         return lookup.lookup(y - 1) * y + tf.cast(weights[2], tf.int32)
 
     whole = function_of(function)
-    cut = split(whole)
+    cut = split_deterministic_prefix(whole)
     assert "LookupTableFindV2" not in op_types(cut.prefix)
     assert run(cut, tf.constant(7, tf.int64)) == [np.asarray(whole(tf.constant(7, tf.int64))[0])]
 
@@ -78,7 +78,7 @@ def test_an_assertion_before_the_draw_runs_in_the_prefix():
             y = tf.strings.length(tf.strings.as_string(x))
         return y + tf.random.uniform([], 0, 5, tf.int32)
 
-    cut = split(function_of(checked))
+    cut = split_deterministic_prefix(function_of(checked))
     cut.prefix(tf.constant(1, tf.int64))
     with pytest.raises(tf.errors.InvalidArgumentError):
         cut.prefix(tf.constant(3, tf.int64))
@@ -91,7 +91,7 @@ def test_an_assertion_on_the_draw_runs_in_the_rest():
         tf.debugging.assert_less(drawn, 0)
         return y
 
-    cut = split(function_of(checked))
+    cut = split_deterministic_prefix(function_of(checked))
     (middle,) = cut.prefix(tf.constant(1, tf.int64))
     with pytest.raises(tf.errors.InvalidArgumentError):
         cut.rest(middle)
@@ -105,7 +105,7 @@ def test_side_effects_stay_in_the_rest():
         counter.assign_add(1)
         return y
 
-    cut = split(function_of(counting))
+    cut = split_deterministic_prefix(function_of(counting))
     middle = cut.prefix(tf.constant(1, tf.int64))
     assert int(counter) == 0
     cut.rest(*middle)
@@ -125,7 +125,7 @@ def test_lists_and_ragged_tensors_do_not_cross_the_cut():
 
     batched = data.batch(2)
     for whole in (function_of(function, batched), function_of(stacked)):
-        cut = split(whole)
+        cut = split_deterministic_prefix(whole)
         if cut is not None:
             arguments = {f"{name}:0" for name in whole.structured_input_signature[1]}
             inner = zip(cut.frontier, cut.specs, strict=True)
@@ -133,7 +133,10 @@ def test_lists_and_ragged_tensors_do_not_cross_the_cut():
 
 
 def test_nothing_before_the_draw_is_no_split():
-    assert split(function_of(lambda x: x + tf.random.uniform([], 0, 5, tf.int64))) is None
+    assert (
+        split_deterministic_prefix(function_of(lambda x: x + tf.random.uniform([], 0, 5, tf.int64)))
+        is None
+    )
 
 
 @tf.function
@@ -151,17 +154,17 @@ def inner(text):
 
 def test_a_decorated_function_is_looked_into():
     data = tf.data.Dataset.range(30)
-    cut = split(function_of(decorated, data))
+    cut = split_deterministic_prefix(function_of(decorated, data))
     assert "AsString" in op_types(cut.prefix)
     assert not {"AsString", "StatefulPartitionedCall"} & set(op_types(cut.rest))
-    pipeline = read(data.map(decorated))
-    after = apply(pipeline, SplitMap(stage=1, expects=pipeline.digest))
+    pipeline = read_pipeline(data.map(decorated))
+    after = apply_edit(pipeline, SplitMap(stage=1, expected_digest=pipeline.digest))
     assert epochs(after.dataset) == epochs(data.map(decorated))
 
 
 def test_assertions_in_a_decorated_function_still_fail():
-    pipeline = read(tf.data.Dataset.range(98, 102).map(decorated))
-    after = apply(pipeline, SplitMap(stage=1, expects=pipeline.digest))
+    pipeline = read_pipeline(tf.data.Dataset.range(98, 102).map(decorated))
+    after = apply_edit(pipeline, SplitMap(stage=1, expected_digest=pipeline.digest))
     assert epochs(after.dataset)[0].error.index == 1
 
 
@@ -176,8 +179,8 @@ def test_a_decorated_function_with_a_table_and_a_variable():
         return lookup.lookup(length), before, length
 
     data = tf.data.Dataset.range(5).map(count)
-    pipeline = read(data)
-    after = apply(pipeline, SplitMap(stage=1, expects=pipeline.digest))
+    pipeline = read_pipeline(data)
+    after = apply_edit(pipeline, SplitMap(stage=1, expected_digest=pipeline.digest))
     assert epochs(after.dataset) == epochs(data)
 
 
@@ -188,7 +191,7 @@ def test_a_compiled_function_stays_whole():
 
 
 def test_photo_function_has_a_line_to_show(photos):
-    assert read(photos).stages[2].name == load_and_flip.__name__
+    assert read_pipeline(photos).stages[2].name == load_and_flip.__name__
 
 
 @pytest.mark.parametrize("use", [twice, in_a_branch, in_a_function])
@@ -201,7 +204,7 @@ def test_a_table_that_may_change_beside_one_that_does_not(use):
 
     function = function_of(both)
     assert not is_deterministic(function)
-    cut = split(function)
+    cut = split_deterministic_prefix(function)
     held = [id(captured) for captured in cut.prefix.captured_inputs]
     assert id(lookup.resource_handle) in held
     assert id(filled_anew.resource_handle) not in held
@@ -215,7 +218,7 @@ def test_a_table_beside_a_variable_is_cut_off():
     def function(x):
         return lookup.lookup(tf.cast(x, tf.int32)), counter.assign_add(1)
 
-    cut = split(function_of(function))
+    cut = split_deterministic_prefix(function_of(function))
     assert "LookupTableFindV2" in op_types(cut.prefix)
     assert "LookupTableFindV2" not in op_types(cut.rest)
 
@@ -228,8 +231,8 @@ def scaled(x):
 def test_widening_at_the_end_is_cut_off():
     """The label's class takes its eight bytes, not the twenty-eight of its code."""
     whole = function_of(scaled)
-    assert split(whole) is None
-    cut = narrow(whole)
+    assert split_deterministic_prefix(whole) is None
+    cut = split_narrow_prefix(whole)
     assert [(spec.dtype, spec.shape.as_list()) for spec in cut.specs] == [
         (tf.uint8, [4, 4, 3]),
         (tf.int64, []),
@@ -251,12 +254,15 @@ def test_widening_at_the_end_is_cut_off():
     ids=["all cheap", "narrows", "neither", "draws", "python"],
 )
 def test_without_widening_nothing_is(function):
-    assert narrow(function_of(function)) is None
+    assert split_narrow_prefix(function_of(function)) is None
 
 
 def test_lists_are_not_kept_before_they_are_widened():
     data = tf.data.Dataset.from_tensor_slices(tf.ragged.constant([[1], [2, 3]])).batch(2)
-    assert narrow(function_of(lambda rows: tf.cast(rows * rows, tf.float64), data)) is None
+    assert (
+        split_narrow_prefix(function_of(lambda rows: tf.cast(rows * rows, tf.float64), data))
+        is None
+    )
 
 
 def test_an_assertion_on_what_is_widened_still_fails():
@@ -267,8 +273,8 @@ def test_an_assertion_on_what_is_widened_still_fails():
             return wide * 2.0
 
     data = tf.data.Dataset.range(5).map(checked)
-    pipeline = read(data)
-    after = apply(pipeline, SplitMap(stage=1, expects=pipeline.digest))
+    pipeline = read_pipeline(data)
+    after = apply_edit(pipeline, SplitMap(stage=1, expected_digest=pipeline.digest))
     assert [node.kind for node in after.stages] == ["range", "map", "map"]
     found, expected = epochs(after.dataset)[0], epochs(data)[0]
     assert found.digests == expected.digests

@@ -11,7 +11,11 @@ from pathlib import Path
 import pytest
 
 from uncork.core.base.errors import EditRefused
-from uncork.pipeline.ir.cache_files import check_folder, leave, new_files
+from uncork.pipeline.ir.cache_files import (
+    check_cache_folder,
+    create_cache_files,
+    remove_process_folder,
+)
 
 # Of the package only this module, which knows nothing of TensorFlow: nobody waits for its import.
 MINE = """
@@ -54,12 +58,12 @@ def test_what_a_killed_process_leaves_the_next_one_removes(tmp_path):
     killed.send_signal(signal.SIGKILL)
     killed.wait(timeout=60)
     assert list(left.rglob("cache.index"))
-    new_files(str(tmp_path), 0)
+    create_cache_files(str(tmp_path), 0)
     assert not left.exists()
     assert list(there.rglob("cache.index")), "its process lives"
     living.send_signal(signal.SIGINT)
     living.communicate(timeout=60)
-    leave(str(tmp_path))
+    remove_process_folder(str(tmp_path))
     assert not list(tmp_path.iterdir())
 
 
@@ -85,14 +89,14 @@ def test_what_is_not_ours_stays(tmp_path):
     (tmp_path / ".uncork-cache-link").symlink_to(named_alike)
     (tmp_path / ".uncork-cache-file").write_text("a file")
     before = sorted(tmp_path.rglob("*"))
-    files = new_files(str(tmp_path), 0)
+    files = create_cache_files(str(tmp_path), 0)
     put_there = files.directory.parent / "notes.txt"
     put_there.write_text("somebody else's")
-    leave(str(tmp_path))
+    remove_process_folder(str(tmp_path))
     assert put_there.read_text() == "somebody else's"
     put_there.unlink()
-    new_files(str(tmp_path), 0)
-    leave(str(tmp_path))
+    create_cache_files(str(tmp_path), 0)
+    remove_process_folder(str(tmp_path))
     left = {path for path in tmp_path.rglob("*") if put_there.parent not in (path, path.parent)}
     assert sorted(left) == before
 
@@ -100,56 +104,56 @@ def test_what_is_not_ours_stays(tmp_path):
 @pytest.mark.parametrize("name", ["two words", "größe", "{a,b}", 'it\'s "quoted"'])
 def test_any_name_will_do(tmp_path, name):
     (tmp_path / name).mkdir()
-    assert new_files(str(tmp_path / name), 0).directory.is_dir()
-    leave(str(tmp_path / name))
+    assert create_cache_files(str(tmp_path / name), 0).directory.is_dir()
+    remove_process_folder(str(tmp_path / name))
 
 
 @pytest.mark.parametrize("name", ["[1]", "a*b", "what?", "a\\b", os.fsdecode(b"caf\xe9")])
 def test_names_that_tensorflow_or_a_plan_cannot_hold_are_refused(tmp_path, name):
     (tmp_path / name).mkdir()
     with pytest.raises(EditRefused, match="its name") as refused:
-        new_files(str(tmp_path / name), 0)
+        create_cache_files(str(tmp_path / name), 0)
     str(refused.value).encode()
     assert not list((tmp_path / name).iterdir())
 
 
 def test_a_folder_that_is_not_there_is_told(tmp_path):
     with pytest.raises(EditRefused, match="No such file or directory"):
-        check_folder(str(tmp_path / "none"))
+        check_cache_folder(str(tmp_path / "none"))
     (tmp_path / "file").write_text("")
     with pytest.raises(EditRefused, match="Not a directory"):
-        check_folder(str(tmp_path / "file"))
+        check_cache_folder(str(tmp_path / "file"))
 
 
 def test_no_room_is_told_and_leaves_nothing_that_stays(tmp_path):
-    check_folder(str(tmp_path), 1000)
+    check_cache_folder(str(tmp_path), 1000)
     with pytest.raises(EditRefused, match=r"needs 1.1e\+06 GB") as refused:
-        check_folder(str(tmp_path), 10**15)
+        check_cache_folder(str(tmp_path), 10**15)
     assert "--disk-cache" in refused.value.remedy
-    leave(str(tmp_path))
+    remove_process_folder(str(tmp_path))
     assert not list(tmp_path.iterdir())
 
 
 def test_a_folder_that_was_removed_is_made_again(tmp_path):
-    first = new_files(str(tmp_path), 0).directory.parent
-    leave(str(tmp_path))
+    first = create_cache_files(str(tmp_path), 0).directory.parent
+    remove_process_folder(str(tmp_path))
     assert not first.exists()
-    assert new_files(str(tmp_path), 0).directory.is_dir()
-    leave(str(tmp_path))
+    assert create_cache_files(str(tmp_path), 0).directory.is_dir()
+    remove_process_folder(str(tmp_path))
 
 
 def test_files_without_a_lock_are_nobody_s(tmp_path):
     """The system gives the lock back, however its process ended."""
-    left = new_files(str(tmp_path), 0).directory.parent
+    left = create_cache_files(str(tmp_path), 0).directory.parent
     mark = (left / "made-by-uncork").read_bytes()
-    leave(str(tmp_path))
+    remove_process_folder(str(tmp_path))
     dead = tmp_path / ".uncork-cache-dead"
     (dead / "7").mkdir(parents=True)
     (dead / "7" / "cache.data-00000-of-00001").write_text("x")
     (dead / "made-by-uncork").write_bytes(mark)
-    check_folder(str(tmp_path))
+    check_cache_folder(str(tmp_path))
     assert not dead.exists()
-    leave(str(tmp_path))
+    remove_process_folder(str(tmp_path))
 
 
 def test_a_folder_without_a_mark_is_not_left(tmp_path, monkeypatch):
@@ -160,5 +164,5 @@ def test_a_folder_without_a_mark_is_not_left(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "open", full)
     with pytest.raises(EditRefused, match="Too many open files"):
-        new_files(str(tmp_path), 0)
+        create_cache_files(str(tmp_path), 0)
     assert list(tmp_path.iterdir()) == []

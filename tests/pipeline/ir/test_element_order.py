@@ -18,11 +18,11 @@ from uncork.core.edits.pipeline import (
     SplitMap,
     VectorizeMap,
 )
-from uncork.pipeline.analysis.legality import repeats_itself
-from uncork.pipeline.equivalence.seeded_twin import seeded
-from uncork.pipeline.ir.element_order import in_order, leaves_order_open
-from uncork.pipeline.ir.tree import read
-from uncork.pipeline.transforms.apply import apply
+from uncork.pipeline.analysis.legality import is_repeatable
+from uncork.pipeline.equivalence.seeded_twin import create_seeded_copy
+from uncork.pipeline.ir.element_order import has_nondeterministic_order, with_deterministic_order
+from uncork.pipeline.ir.tree import read_pipeline
+from uncork.pipeline.transforms.apply import apply_edit
 
 RANGE = tf.data.Dataset.range
 
@@ -63,10 +63,10 @@ OPEN = {
 
 @pytest.mark.parametrize("case", OPEN)
 def test_in_order_nothing_overtakes(case):
-    pipeline, strict = (read(OPEN[case](order)) for order in (False, True))
-    assert leaves_order_open(pipeline)
-    assert not leaves_order_open(strict)
-    assert epochs(in_order(pipeline)) == epochs(strict.dataset)
+    pipeline, strict = (read_pipeline(OPEN[case](order)) for order in (False, True))
+    assert has_nondeterministic_order(pipeline)
+    assert not has_nondeterministic_order(strict)
+    assert epochs(with_deterministic_order(pipeline)) == epochs(strict.dataset)
 
 
 def test_one_that_waits_is_overtaken_and_in_order_is_not():
@@ -87,16 +87,18 @@ def test_one_that_waits_is_overtaken_and_in_order_is_not():
     data = by_option(data, False).with_options(options)
     assert [int(x) for x in data] != [3 * x for x in range(12)]
     third.clear()
-    assert [int(x) for x in in_order(read(data))] == [3 * x for x in range(12)]
+    assert [int(x) for x in with_deterministic_order(read_pipeline(data))] == [
+        3 * x for x in range(12)
+    ]
 
 
 def test_records_of_several_files_are_in_order(tmp_path):
     data = by_option(tf.data.TFRecordDataset(files(tmp_path), num_parallel_reads=3), False)
-    pipeline = read(data.map(lambda x: tf.strings.to_number(x, tf.int64), 2))
-    assert leaves_order_open(pipeline)
-    serial = [int(x) for x in in_order(pipeline)]
+    pipeline = read_pipeline(data.map(lambda x: tf.strings.to_number(x, tf.int64), 2))
+    assert has_nondeterministic_order(pipeline)
+    serial = [int(x) for x in with_deterministic_order(pipeline)]
     assert sorted(serial) == [10 * n + row for n in range(3) for row in range(4)]
-    assert serial == [int(x) for x in in_order(pipeline)]
+    assert serial == [int(x) for x in with_deterministic_order(pipeline)]
 
 
 @pytest.mark.parametrize(
@@ -109,9 +111,9 @@ def test_records_of_several_files_are_in_order(tmp_path):
     ],
 )
 def test_others_leave_no_order_open_and_are_not_touched(data):
-    pipeline = read(data)
-    assert not leaves_order_open(pipeline)
-    assert in_order(pipeline) is pipeline.dataset
+    pipeline = read_pipeline(data)
+    assert not has_nondeterministic_order(pipeline)
+    assert with_deterministic_order(pipeline) is pipeline.dataset
 
 
 EDITS = {
@@ -141,15 +143,17 @@ def words_of_two(x):
 def test_in_order_an_edit_changes_nothing(case):
     make, edit, stage = EDITS[case]
     data = by_option(make(RANGE(12)), False)
-    assert leaves_order_open(read(data))
-    before = epochs(in_order(seeded(read(data), 5)))
-    after = edited(seeded(read(data), 5), lambda digest: edit(stage=stage, expects=digest))
-    assert epochs(in_order(after)) == before
+    assert has_nondeterministic_order(read_pipeline(data))
+    before = epochs(with_deterministic_order(create_seeded_copy(read_pipeline(data), 5)))
+    after = edited(
+        create_seeded_copy(read_pipeline(data), 5), lambda digest: edit(stage=stage, expects=digest)
+    )
+    assert epochs(with_deterministic_order(after)) == before
 
 
 def test_as_it_runs_a_cache_holds_the_same_elements():
-    pipeline = read(RANGE(12).map(words, 4, deterministic=False))
-    after = apply(pipeline, Cache(stage=1, expects=pipeline.digest))
+    pipeline = read_pipeline(RANGE(12).map(words, 4, deterministic=False))
+    after = apply_edit(pipeline, Cache(stage=1, expected_digest=pipeline.digest))
     first, second = ([int(x) for x in after.dataset] for _ in range(2))
     assert first == second
     assert sorted(first) == sorted(int(x) for x in pipeline.dataset)
@@ -160,5 +164,5 @@ def test_readers_that_overtake_each_other_put_batches_together_anew(tmp_path):
     records = tf.data.TFRecordDataset(files(tmp_path), num_parallel_reads=tf.data.AUTOTUNE)
     for loose in (True, False):
         data = by_option(records, not loose).batch(2)
-        assert repeats_itself(read(data).root, ordered=not loose) is not loose
-        assert leaves_order_open(read(data)) is loose
+        assert is_repeatable(read_pipeline(data).root, is_ordered=not loose) is not loose
+        assert has_nondeterministic_order(read_pipeline(data)) is loose

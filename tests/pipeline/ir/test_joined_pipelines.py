@@ -19,8 +19,8 @@ from pipeline.transforms.test_apply import (
 )
 from uncork.core.base.errors import EditRefused
 from uncork.core.edits.pipeline import Cache, LessAhead, ParallelMap, VectorizeMap
-from uncork.pipeline.ir.tree import read
-from uncork.pipeline.transforms.apply import apply
+from uncork.pipeline.ir.tree import read_pipeline
+from uncork.pipeline.transforms.apply import apply_edit
 
 Dataset = tf.data.Dataset
 RANGE = Dataset.range
@@ -33,12 +33,12 @@ def cached_from(stage, data):
 
 
 def listed(data):
-    pipeline = data if hasattr(data, "places") else read(data)
-    return [place.node.kind for place in pipeline.places]
+    pipeline = data if hasattr(data, "places") else read_pipeline(data)
+    return [place.node.kind for place in pipeline.stage_locations]
 
 
 def vectorize_at(stage):
-    return lambda digest: VectorizeMap(stage=stage, expects=digest)
+    return lambda digest: VectorizeMap(stage=stage, expected_digest=digest)
 
 
 def serial(x):
@@ -59,8 +59,8 @@ def test_branches_stand_before_what_joins_them():
 
 
 def test_without_branches_stages_are_counted_as_ever():
-    pipeline = read(RANGE(4).map(words).batch(2))
-    assert [place.node for place in pipeline.places] == list(pipeline.stages)
+    pipeline = read_pipeline(RANGE(4).map(words).batch(2))
+    assert [place.node for place in pipeline.stage_locations] == list(pipeline.stages)
     assert pipeline.branches == ()
 
 
@@ -69,8 +69,8 @@ def test_an_unknown_class_hides_what_it_is_made_from():
 
 
 def test_a_branch_knows_what_it_is_part_of():
-    pipeline = read(joined())
-    branch, position = pipeline.places[1]
+    pipeline = read_pipeline(joined())
+    branch, position = pipeline.stage_locations[1]
     assert (branch.root.kind, position) == ("map", 1)
     assert branch.outermost is pipeline.outermost is pipeline
 
@@ -133,59 +133,59 @@ def test_branches_that_must_shuffle_alike_are_not_given_shuffles_of_their_own(ag
     """Unseeded, a copy would draw another order: pictures beside the labels of others."""
     shuffled = RANGE(8).map(words).shuffle(8, reshuffle_each_iteration=again)
     batches = shuffled.batch(2), shuffled.map(lambda x: x + 1).batch(2)
-    pipeline = read(Dataset.zip(*batches))
+    pipeline = read_pipeline(Dataset.zip(*batches))
     with pytest.raises(EditRefused, match="a shuffle that another branch reads"):
-        apply(pipeline, VectorizeMap(stage=1, expects=pipeline.digest))
+        apply_edit(pipeline, VectorizeMap(stage=1, expected_digest=pipeline.digest))
     repeated = shuffled.repeat()
-    pipeline = read(Dataset.zip(repeated.map(lambda x: x + 1), repeated))
+    pipeline = read_pipeline(Dataset.zip(repeated.map(lambda x: x + 1), repeated))
     with pytest.raises(EditRefused, match="a shuffle that another branch reads"):
-        apply(pipeline, Cache(stage=4, expects=pipeline.digest))
+        apply_edit(pipeline, Cache(stage=4, expected_digest=pipeline.digest))
 
 
 def test_what_branches_share_is_changed_for_all_of_them():
     numbers = RANGE(8).map(serial, num_parallel_calls=1)
     shuffled = numbers.shuffle(8, reshuffle_each_iteration=False)
-    pipeline = read(Dataset.zip(shuffled, shuffled.map(lambda x: x + 1)))
-    after = apply(pipeline, ParallelMap(stage=1, expects=pipeline.digest))
-    assert after.places[1].node.dataset is after.places[4].node.dataset
+    pipeline = read_pipeline(Dataset.zip(shuffled, shuffled.map(lambda x: x + 1)))
+    after = apply_edit(pipeline, ParallelMap(stage=1, expected_digest=pipeline.digest))
+    assert after.stage_locations[1].node.dataset is after.stage_locations[4].node.dataset
     assert all(int(a) + 1 == int(b) for a, b in after.dataset)
 
 
 def test_a_long_buffer_in_a_branch_is_shortened_there():
     data = Dataset.zip(RANGE(9), RANGE(9).map(words).prefetch(400)).batch(2)
-    after = proved(data, lambda digest: LessAhead(stage=3, expects=digest))
-    assert int(after.places[3].node.dataset._buffer_size) == tf.data.AUTOTUNE
+    after = proved(data, lambda digest: LessAhead(stage=3, expected_digest=digest))
+    assert int(after.stage_locations[3].node.dataset._buffer_size) == tf.data.AUTOTUNE
 
 
 def test_several_edits_find_their_stages_one_after_the_other():
     data = Dataset.zip(RANGE(8).map(noisy), RANGE(8).map(serial, num_parallel_calls=1)).batch(2)
     after = proved(data, split_at(1), cache_at(1), parallel_at(5))
     assert " ".join(listed(after)) == "range map cache map range map zip batch"
-    assert after.places[5].node.parallelism == tf.data.AUTOTUNE
+    assert after.stage_locations[5].node.parallelism == tf.data.AUTOTUNE
 
 
 @pytest.mark.parametrize("stage", [-1, 6])
 def test_a_stage_that_is_not_there_is_refused(stage):
-    pipeline = read(joined())
+    pipeline = read_pipeline(joined())
     with pytest.raises(EditRefused, match=f"no stage {stage}"):
-        apply(pipeline, Cache(stage=stage, expects=pipeline.digest))
+        apply_edit(pipeline, Cache(stage=stage, expected_digest=pipeline.digest))
 
 
 def test_the_options_of_the_whole_hold_in_its_branches():
     options = tf.data.Options()
     options.deterministic = False
     data = Dataset.zip(RANGE(8).map(words, num_parallel_calls=2).batch(2), RANGE(4))
-    pipeline = read(data.with_options(options))
+    pipeline = read_pipeline(data.with_options(options))
     with pytest.raises(EditRefused):
-        apply(pipeline, Cache(stage=2, expects=pipeline.digest))
-    pipeline = read(data)
-    apply(pipeline, Cache(stage=2, expects=pipeline.digest))
+        apply_edit(pipeline, Cache(stage=2, expected_digest=pipeline.digest))
+    pipeline = read_pipeline(data)
+    apply_edit(pipeline, Cache(stage=2, expected_digest=pipeline.digest))
 
 
 def test_a_parallel_map_in_a_branch_is_refused_as_anywhere():
-    pipeline = read(joined(calls=2))
+    pipeline = read_pipeline(joined(calls=2))
     with pytest.raises(EditRefused, match="parallel already"):
-        apply(pipeline, ParallelMap(stage=1, expects=pipeline.digest))
+        apply_edit(pipeline, ParallelMap(stage=1, expected_digest=pipeline.digest))
 
 
 def test_work_in_a_branch_is_blamed_on_its_own_stage():
@@ -193,7 +193,7 @@ def test_work_in_a_branch_is_blamed_on_its_own_stage():
     found = measured(numbers)
     assert [s.kind for s in found] == ["range", "map", "range", "zip", "batch"]
     assert [s.index for s in found] == [0, 1, 2, 3, 4]
-    assert [s.first for s in found] == [0, 0, 2, 0, 0]
+    assert [s.first_index for s in found] == [0, 0, 2, 0, 0]
     assert [s.elements_per_step for s in found] == [4, 4, 4, 4, 1]
     assert max(found, key=lambda s: s.cpu_s_per_step or 0) is found[1]
     assert found[1].parallelism == 1
@@ -273,13 +273,13 @@ def test_a_cache_of_what_is_joined_spares_all_branches():
     found = by_decree(Dataset.zip(RANGE(8).map(heavy), RANGE(8).map(heavy)).batch(4))
     branch, both = found[1].cache_point, found[4].cache_point
     assert both.saved_cpu_s_per_step > branch.saved_cpu_s_per_step
-    assert both.elements == branch.elements == 8
+    assert both.element_count == branch.element_count == 8
 
 
 def test_what_a_rewrite_needs_is_counted_over_all_stages():
     filtered = RANGE(64).map(lambda x: (x, tf.ones([99]))).filter(lambda x, _: x % 2 == 0)
     shuffled = RANGE(64).map(heavy).shuffle(10)
     found = by_decree(Dataset.zip(RANGE(99), filtered, shuffled))
-    assert found[3].may_precede == (2,)
-    assert found[6].buffer.maps == (5,)
-    assert found[6].buffer.of == 64
+    assert found[3].bypassable_maps == (2,)
+    assert found[6].shuffle_buffer.movable_maps == (5,)
+    assert found[6].shuffle_buffer.elements_per_pass == 64

@@ -12,11 +12,11 @@ import tensorflow as tf
 
 from pipeline.helpers import epochs
 from pipeline.properties import STAGE_EDITS, all_together, legal_edits, serially_drawn, whole_edits
-from uncork.pipeline.equivalence.seeded_twin import seeded
-from uncork.pipeline.ir.element_order import in_order
-from uncork.pipeline.ir.tree import read
-from uncork.pipeline.runtime.trial_copy import apart
-from uncork.pipeline.transforms.apply import apply
+from uncork.pipeline.equivalence.seeded_twin import create_seeded_copy
+from uncork.pipeline.ir.element_order import with_deterministic_order
+from uncork.pipeline.ir.tree import read_pipeline
+from uncork.pipeline.runtime.trial_copy import copy_pipeline
+from uncork.pipeline.transforms.apply import apply_edit
 
 DRAWN = np.random.default_rng(5)
 
@@ -55,25 +55,35 @@ def tables(tmp_path: Path) -> Path:
 
 def exact(data, *, most=2):
     """Every legal edit, and all of them together, gives the same in so many passes."""
-    original = read(data)
-    twin = seeded(original, 9)
-    expected = epochs(in_order(seeded(original, 9)), passes=most)
+    original = read_pipeline(data)
+    twin = create_seeded_copy(original, 9)
+    expected = epochs(with_deterministic_order(create_seeded_copy(original, 9)), passes=most)
     assert expected[0].error is None
     assert expected[0].digests
-    assert epochs(in_order(apart(twin)), passes=most) == expected
+    assert epochs(with_deterministic_order(copy_pipeline(twin)), passes=most) == expected
     tried = 0
     for edit, changed in legal_edits(twin, STAGE_EDITS, highest=False):
-        assert epochs(in_order(serially_drawn(apart(changed), edit)), passes=most) == expected, edit
+        assert (
+            epochs(
+                with_deterministic_order(serially_drawn(copy_pipeline(changed), edit)), passes=most
+            )
+            == expected
+        ), edit
         tried += 1
     for edit in whole_edits(twin):
-        assert epochs(in_order(apart(apply(twin, edit))), passes=most) == expected, edit
-    together, edits = all_together(apart(twin), STAGE_EDITS, highest=False)
-    assert epochs(in_order(serially_drawn(together, *edits)), passes=most) == expected, edits
+        assert (
+            epochs(with_deterministic_order(copy_pipeline(apply_edit(twin, edit))), passes=most)
+            == expected
+        ), edit
+    together, edits = all_together(copy_pipeline(twin), STAGE_EDITS, highest=False)
+    assert (
+        epochs(with_deterministic_order(serially_drawn(together, *edits)), passes=most) == expected
+    ), edits
     return original, tried
 
 
 def kinds(pipeline):
-    return {place.node.kind for place in pipeline.places}
+    return {place.node.kind for place in pipeline.stage_locations}
 
 
 @pytest.mark.parametrize("mode", ["int", "categorical", "binary"])
@@ -202,9 +212,9 @@ def test_batches_without_rows(data):
 
 def test_data_without_elements_stay_empty():
     data = tf.data.Dataset.range(9).map(lambda x: x + 1).filter(lambda x: x > 99).batch(4)
-    original = read(data)
+    original = read_pipeline(data)
     expected = epochs(original.dataset)
-    assert (len(expected[0].digests), expected[0].complete) == (0, True)
+    assert (len(expected[0].digests), expected[0].is_complete) == (0, True)
     edits = list(legal_edits(original, STAGE_EDITS, highest=False))
     assert edits
     for edit, changed in edits:

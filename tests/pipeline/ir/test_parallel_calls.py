@@ -10,12 +10,12 @@ import tensorflow as tf
 from pipeline.helpers import behind_unknown, epochs
 from uncork.core.edits.pipeline import AutotuneOff, DrawFirst, ParallelMap
 from uncork.core.evidence.stage import AUTOTUNE
-from uncork.measure.machine.probe import cpus
-from uncork.pipeline.analysis.concurrency import told_ahead
-from uncork.pipeline.ir.tree import read
-from uncork.pipeline.transforms.apply import apply
+from uncork.measure.machine.probe import usable_cpus
+from uncork.pipeline.analysis.concurrency import configured_prefetched_elements
+from uncork.pipeline.ir.tree import read_pipeline
+from uncork.pipeline.transforms.apply import apply_edit
 
-MANY = 8 * math.ceil(cpus())
+MANY = 8 * math.ceil(usable_cpus())
 
 
 def plus_one(x):
@@ -23,7 +23,9 @@ def plus_one(x):
 
 
 def off(dataset):
-    return apply(read(dataset), AutotuneOff(expects=read(dataset).digest))
+    return apply_edit(
+        read_pipeline(dataset), AutotuneOff(expected_digest=read_pipeline(dataset).digest)
+    )
 
 
 def rows(shape):
@@ -35,32 +37,32 @@ def test_without_the_autotuner_some_calls_are_made_ahead() -> None:
     after = off(before)
     assert after.stages[1].parallelism == MANY
     assert epochs(after.dataset, passes=2) == epochs(before, passes=2)
-    assert read(before).stages[1].parallelism == AUTOTUNE
+    assert read_pipeline(before).stages[1].parallelism == AUTOTUNE
 
 
 def test_the_digest_is_that_of_any_machine() -> None:
     before = tf.data.Dataset.range(40).map(plus_one, num_parallel_calls=AUTOTUNE)
     options = tf.data.Options()
     options.autotune.enabled = False
-    assert off(before).digest == read(before.with_options(options)).digest
+    assert off(before).digest == read_pipeline(before.with_options(options)).digest
 
 
 def test_a_map_made_parallel_later_has_as_many() -> None:
     after = off(tf.data.Dataset.range(40).map(plus_one))
-    parallel = apply(after, ParallelMap(stage=1, expects=after.digest))
+    parallel = apply_edit(after, ParallelMap(stage=1, expected_digest=after.digest))
     assert parallel.stages[1].parallelism == MANY
 
 
 def test_so_has_the_work_that_goes_by_draws() -> None:
     images = tf.data.Dataset.from_tensor_slices(tf.zeros([6, 8, 8, 3]))
     after = off(images.map(tf.image.random_flip_left_right))
-    drawn = apply(after, DrawFirst(stage=1, expects=after.digest))
+    drawn = apply_edit(after, DrawFirst(stage=1, expected_digest=after.digest))
     assert [node.parallelism for node in drawn.stages if node.kind == "map"] == [1, MANY]
 
 
 def test_with_the_autotuner_the_number_stays_open() -> None:
-    before = read(tf.data.Dataset.range(40).map(plus_one))
-    parallel = apply(before, ParallelMap(stage=1, expects=before.digest))
+    before = read_pipeline(tf.data.Dataset.range(40).map(plus_one))
+    parallel = apply_edit(before, ParallelMap(stage=1, expected_digest=before.digest))
     assert parallel.stages[1].parallelism == AUTOTUNE
 
 
@@ -109,9 +111,9 @@ def test_caches_and_shuffles_stay_the_same_objects(keep) -> None:
 
 def test_the_number_is_not_told_to_the_user_as_his_own() -> None:
     after = off(tf.data.Dataset.range(40).map(plus_one, num_parallel_calls=AUTOTUNE))
-    assert told_ahead(after.stages[1]) is None
+    assert configured_prefetched_elements(after.stages[1]) is None
     own = tf.data.Dataset.range(40).map(plus_one, num_parallel_calls=400)
-    assert told_ahead(off(own).stages[1]) == 400
+    assert configured_prefetched_elements(off(own).stages[1]) == 400
 
 
 def test_a_number_of_the_users_own_is_kept() -> None:
@@ -120,7 +122,8 @@ def test_a_number_of_the_users_own_is_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    ("megabytes", "calls"), [(1, min(MANY, 64)), (20, max(3, math.ceil(cpus()))), (600, cpus())]
+    ("megabytes", "calls"),
+    [(1, min(MANY, 64)), (20, max(3, math.ceil(usable_cpus()))), (600, usable_cpus())],
 )
 def test_large_elements_are_not_piled_up(megabytes, calls) -> None:
     def large(x):

@@ -9,11 +9,11 @@ import tensorflow as tf
 
 from pipeline.helpers import behind_unknown
 from uncork.core.base.errors import EditRefused, WrongUse
-from uncork.pipeline.ir.tree import read
+from uncork.pipeline.ir.tree import read_pipeline
 
 
 def kinds(dataset: tf.data.Dataset) -> list[str]:
-    return [node.kind for node in read(dataset).stages]
+    return [node.kind for node in read_pipeline(dataset).stages]
 
 
 def test_the_chain_runs_from_the_source_to_the_root():
@@ -50,7 +50,7 @@ def test_a_generator_is_a_source():
 
 def test_several_inputs_end_the_chain_but_stay_in_the_tree():
     data = tf.data.Dataset.zip((tf.data.Dataset.range(3), tf.data.Dataset.range(3).shuffle(2)))
-    stages = read(data.batch(2)).stages
+    stages = read_pipeline(data.batch(2)).stages
     assert [node.kind for node in stages] == ["zip", "batch"]
     assert [node.kind for node in stages[0].inputs] == ["range", "shuffle"]
 
@@ -72,14 +72,14 @@ def test_pipelines_made_by_keras_are_read(tmp_path, jpegs):
 def test_parallelism_is_told_apart():
     data = tf.data.Dataset.range(3).map(lambda x: x).map(lambda x: x, num_parallel_calls=4)
     data = data.map(lambda x: x, num_parallel_calls=tf.data.AUTOTUNE)
-    assert [node.parallelism for node in read(data).stages] == [None, 1, 4, -1]
+    assert [node.parallelism for node in read_pipeline(data).stages] == [None, 1, 4, -1]
 
 
 def test_nodes_know_their_function_and_line():
     def double(x):
         return x * 2
 
-    node = read(tf.data.Dataset.range(3).map(double)).root
+    node = read_pipeline(tf.data.Dataset.range(3).map(double)).root
     assert node.name == "double"
     assert node.at is not None
     assert "test_tree.py:" in node.at
@@ -87,7 +87,7 @@ def test_nodes_know_their_function_and_line():
 
 def test_what_is_no_dataset_is_refused():
     with pytest.raises(WrongUse, match="list"):
-        read([1, 2])
+        read_pipeline([1, 2])
 
 
 def augment(x):
@@ -98,7 +98,7 @@ def augment(x):
 def test_the_digest_ignores_seeds_and_data():
     one = tf.data.Dataset.from_tensor_slices([1, 2]).shuffle(5, seed=1).map(augment)
     two = tf.data.Dataset.from_tensor_slices([3, 4, 5]).shuffle(5).map(augment)
-    assert read(one).digest == read(two).digest
+    assert read_pipeline(one).digest == read_pipeline(two).digest
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,10 @@ def test_the_digest_ignores_seeds_and_data():
 )
 def test_the_digest_tells_pipelines_apart(changed):
     data = tf.data.Dataset.range(8)
-    assert read(changed(data)).digest != read(data.shuffle(5).map(augment).batch(2)).digest
+    assert (
+        read_pipeline(changed(data)).digest
+        != read_pipeline(data.shuffle(5).map(augment).batch(2)).digest
+    )
 
 
 def test_a_constant_in_a_called_function_counts():
@@ -123,7 +126,9 @@ def test_a_constant_in_a_called_function_counts():
         return lambda x: tf.cond(x > 2, lambda: x + limit, lambda: x)
 
     data = tf.data.Dataset.range(8)
-    assert read(data.map(at_least(1))).digest != read(data.map(at_least(2))).digest
+    assert (
+        read_pipeline(data.map(at_least(1))).digest != read_pipeline(data.map(at_least(2))).digest
+    )
 
 
 SCRIPT = """
@@ -165,10 +170,10 @@ def test_more_datasets_than_can_be_followed_are_refused():
     numbers = tf.data.Dataset.range(2)
     for _ in range(200):
         numbers = numbers.concatenate(tf.data.Dataset.range(2))
-    pipeline = read(numbers)
-    assert len(pipeline.places) == 401
+    pipeline = read_pipeline(numbers)
+    assert len(pipeline.stage_locations) == 401
     assert pipeline.digest
     for _ in range(100):
         numbers = numbers.concatenate(tf.data.Dataset.range(2))
     with pytest.raises(EditRefused, match="stand one on the other"):
-        read(numbers)
+        read_pipeline(numbers)

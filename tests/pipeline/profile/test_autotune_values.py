@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 import tensorflow as tf
 
-from uncork.pipeline.ir.tree import read
-from uncork.pipeline.profile.autotune_values import chosen_calls
-from uncork.pipeline.profile.throughput import supply
+from uncork.pipeline.ir.tree import read_pipeline
+from uncork.pipeline.profile.autotune_values import autotuned_parallelism
+from uncork.pipeline.profile.throughput import measure_supply
 
 AUTO = tf.data.AUTOTUNE
 RANGE = tf.data.Dataset.range
@@ -20,9 +20,13 @@ def chosen(data):
     iterator = iter(data)
     for _ in range(3):
         next(iterator)
-    pipeline = read(data)
-    found = chosen_calls(pipeline, iterator)
-    return {index: pipeline.places[index].node.kind for index, calls in found.items() if calls >= 1}
+    pipeline = read_pipeline(data)
+    found = autotuned_parallelism(pipeline, iterator)
+    return {
+        index: pipeline.stage_locations[index].node.kind
+        for index, calls in found.items()
+        if calls >= 1
+    }
 
 
 @pytest.mark.parametrize(
@@ -59,9 +63,11 @@ def test_without_an_autotuner_nobody_chose():
 
 def test_a_pipeline_that_looks_otherwise_than_the_model_is_not_told_of():
     iterator = iter(RANGE(9).map(double, AUTO))
-    other = read(RANGE(9).map(double, AUTO).map(double, AUTO))
-    assert chosen_calls(other, iterator) == {}
+    other = read_pipeline(RANGE(9).map(double, AUTO).map(double, AUTO))
+    assert autotuned_parallelism(other, iterator) == {}
 
 
 def test_reading_a_pipeline_by_itself_tells_it():
-    assert set(supply(RANGE(99).map(double, AUTO).batch(2), budget_s=0.05).chosen) == {1}
+    assert set(
+        measure_supply(RANGE(99).map(double, AUTO).batch(2), budget_s=0.05).autotuned_parallelism
+    ) == {1}

@@ -15,8 +15,8 @@ from uncork.core.base.record import replace
 from uncork.core.edits.pipeline import PyFunctionCache
 from uncork.pipeline.equivalence.digests import element_digests
 from uncork.pipeline.ir.python_functions import python_digest, python_functions
-from uncork.pipeline.ir.tree import read
-from uncork.pipeline.transforms.apply import apply
+from uncork.pipeline.ir.tree import read_pipeline
+from uncork.pipeline.transforms.apply import apply_edit
 
 CALLS: list[int] = []
 SCALE = {"by": 2.0}
@@ -80,18 +80,20 @@ def asking(function, data=NUMBERS, **settings):
 
 def keepable(dataset):
     found = by_decree(dataset, batch_size=1)
-    return next((s.keepable for s in found if s.keepable), None)
+    return next((s.memoization for s in found if s.memoization), None)
 
 
 def edit_of(dataset):
-    pipeline = read(dataset)
+    pipeline = read_pipeline(dataset)
     stage = next(i for i, node in enumerate(pipeline.stages) if node.kind == "map")
     code = python_digest(pipeline.stages[stage].functions[0])
-    return PyFunctionCache(stage=stage, expects=pipeline.digest, bytes=1 << 20, code=code)
+    return PyFunctionCache(
+        stage=stage, expected_digest=pipeline.digest, size_bytes=1 << 20, code_digest=code
+    )
 
 
 def kept(dataset):
-    return apply(read(dataset), edit_of(dataset)).dataset
+    return apply_edit(read_pipeline(dataset), edit_of(dataset)).dataset
 
 
 def noisily(x):
@@ -123,8 +125,8 @@ def in_a_function(x):
 def test_what_answers_the_same_may_be_kept(dataset):
     found = keepable(dataset)
     assert found is not None
-    assert found.bytes == 12 * (8 * 4 + 128 + 350)
-    assert found.code
+    assert found.total_bytes == 12 * (8 * 4 + 128 + 350)
+    assert found.code_digest
 
 
 @pytest.mark.parametrize(
@@ -174,7 +176,7 @@ def test_elements_and_order_stay(dataset):
     gc.collect()
     theirs = element_digests(kept(dataset), epochs=3)
     assert ours == theirs
-    assert ours.complete
+    assert ours.is_complete
 
 
 def test_a_second_epoch_asks_nothing(monkeypatch):
@@ -207,24 +209,24 @@ def test_what_it_reads_may_change_in_an_epoch_that_was_left(monkeypatch):
 
 def test_no_more_is_kept_than_was_planned_for():
     dataset = asking(work)
-    pipeline = read(dataset)
-    small = replace(edit_of(dataset), bytes=3 * (8 * 4 + 128 + 350))
-    changed = apply(pipeline, small)
+    pipeline = read_pipeline(dataset)
+    small = replace(edit_of(dataset), size_bytes=3 * (8 * 4 + 128 + 350))
+    changed = apply_edit(pipeline, small)
     assert [x.numpy().tolist() for x in changed.dataset] == [x.numpy().tolist() for x in dataset]
     (holder,) = python_functions(changed.stages[1].functions[0]).values()
     assert len(holder) == 3
 
 
 def test_other_code_is_refused():
-    edit = replace(edit_of(asking(work)), code="c0de")
+    edit = replace(edit_of(asking(work)), code_digest="c0de")
     with pytest.raises(EditRefused, match="tune"):
-        apply(read(asking(work)), edit)
+        apply_edit(read_pipeline(asking(work)), edit)
 
 
 def test_it_is_kept_once():
     dataset = kept(asking(work))
     with pytest.raises(EditRefused):
-        apply(read(dataset), edit_of(dataset))
+        apply_edit(read_pipeline(dataset), edit_of(dataset))
     assert keepable(dataset) is None
 
 

@@ -5,10 +5,10 @@ import tensorflow as tf
 
 from pipeline.helpers import measured
 from uncork.core.edits.pipeline import DrawFirst, SplitMap
-from uncork.measure.profile.kernels import Kernel, profiled
-from uncork.pipeline.ir.tree import read
-from uncork.pipeline.profile.op_costs import op_costs
-from uncork.pipeline.transforms.apply import apply
+from uncork.measure.profile.kernels import Kernel, profile_kernels
+from uncork.pipeline.ir.tree import read_pipeline
+from uncork.pipeline.profile.op_costs import measure_op_costs
+from uncork.pipeline.transforms.apply import apply_edit
 
 # A product that takes long enough to be told, however busy the machine is; how it compares with
 # what runs beside it is up to that machine.
@@ -42,7 +42,7 @@ def drawn(x):
 
 
 def costs(data):
-    return op_costs(read(data).root, SQUARES, budget_s=5.0)
+    return measure_op_costs(read_pipeline(data).root, SQUARES, budget_s=5.0)
 
 
 WAYS = (squared, in_a_function, in_a_branch, in_a_loop, nested, drawn)
@@ -57,7 +57,7 @@ def test_an_op_is_named_with_its_line(function):
 
 def test_the_dearest_op_comes_first(monkeypatch):
     kernels = Kernel("add", "AddV2", 1, 2e-3), Kernel("MatMul", "MatMul", 1, 6e-3)
-    monkeypatch.setattr("uncork.pipeline.profile.op_costs.profiled", lambda _: kernels)
+    monkeypatch.setattr("uncork.pipeline.profile.op_costs.profile_kernels", lambda _: kernels)
     assert [(cost.op, cost.share) for cost in costs(SQUARES.map(drawn))] == [
         ("MatMul", 0.75),
         ("AddV2", 0.25),
@@ -66,10 +66,10 @@ def test_the_dearest_op_comes_first(monkeypatch):
 
 @pytest.mark.parametrize("edit", [SplitMap, DrawFirst])
 def test_the_parts_of_a_map_keep_their_lines(edit):
-    before = read(SQUARES.map(drawn, num_parallel_calls=1))
-    after = apply(before, edit(stage=2, expects=before.digest))
+    before = read_pipeline(SQUARES.map(drawn, num_parallel_calls=1))
+    after = apply_edit(before, edit(stage=2, expects=before.digest))
     works = [
-        op_costs(stage, stage.inputs[0].dataset, budget_s=5.0)
+        measure_op_costs(stage, stage.inputs[0].dataset, budget_s=5.0)
         for stage in after.stages
         if stage.kind == "map"
     ]
@@ -92,23 +92,23 @@ def test_shares_are_of_the_whole_function():
 
 def test_elements_that_cannot_be_made_are_no_failure():
     broken = SQUARES.map(lambda x: tf.debugging.check_numerics(x / 0.0, "")).map(squared)
-    node = read(broken).root
-    assert op_costs(node, node.inputs[0].dataset, budget_s=1.0) == ()
+    node = read_pipeline(broken).root
+    assert measure_op_costs(node, node.inputs[0].dataset, budget_s=1.0) == ()
 
 
 def test_a_script_that_profiles_itself_is_left_alone():
     found = []
-    profiled(lambda: found.append(costs(SQUARES.map(squared))))
+    profile_kernels(lambda: found.append(costs(SQUARES.map(squared))))
     assert found == [()]
 
 
 def test_a_dictionary_is_handed_over_as_the_map_was_given_it():
     data = SQUARES.map(lambda x: {"b": x, "a": tf.shape(x)})
-    mapped = read(data.map(lambda each: squared(each["b"]))).root
-    assert "MatMul" in [cost.op for cost in op_costs(mapped, data, budget_s=5.0)]
+    mapped = read_pipeline(data.map(lambda each: squared(each["b"]))).root
+    assert "MatMul" in [cost.op for cost in measure_op_costs(mapped, data, budget_s=5.0)]
 
 
 def test_only_maps_that_cost_something_are_looked_into():
     data = tf.data.Dataset.from_tensors(tf.ones([700, 700])).repeat(8).map(squared)
     stages = measured(data.map(lambda x: x[0, 0]).batch(2), batch_size=2)
-    assert [bool(stage.ops) for stage in stages if stage.kind == "map"] == [True, False]
+    assert [bool(stage.op_costs) for stage in stages if stage.kind == "map"] == [True, False]

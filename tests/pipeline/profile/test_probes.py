@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from uncork.pipeline.profile import probes
-from uncork.pipeline.profile.probes import Probe, count, take_turns
+from uncork.pipeline.profile.probes import Probe, count_elements, time_round_robin
 
 
 class Clock:
@@ -48,7 +48,7 @@ class Turning:
 )
 def test_all_have_the_same_number_of_turns(clock, budget_s, takes_s, turns):
     found = [Turning(clock, takes_s) for _ in range(3)]
-    take_turns(found, budget_s)
+    time_round_robin(found, budget_s)
     assert [each.turns for each in found] == turns
 
 
@@ -70,7 +70,7 @@ class Pulling(Probe):
 
 def test_groups_take_long_against_a_call_from_python():
     quick = Pulling(50e-6, 50e-6)
-    quick.turn()
+    quick.time_group()
     assert quick._size == 64
     assert quick.medians() == pytest.approx((50e-6, 50e-6))
 
@@ -78,13 +78,13 @@ def test_groups_take_long_against_a_call_from_python():
 @pytest.mark.parametrize("waits_s", [(0.0, 0.01), (0.0, 0.02, 0.02), (0.0, 0.0, 0.0, 0.01, 0.02)])
 def test_who_waits_for_its_turn_is_not_taken_for_slow(waits_s):
     quick = Pulling(50e-6, 50e-6, waits_s)
-    quick.turn()
+    quick.time_group()
     assert quick._size == 64
 
 
 def test_what_waits_for_a_disk_is_pulled_no_more_often_than_it_takes():
     slow = Pulling(50e-6, 0.1)
-    slow.turn()
+    slow.time_group()
     assert (slow._size, slow.pulls) == (1, 3)
 
 
@@ -98,7 +98,7 @@ def test_counting_looks_at_the_clock_after_each_slow_element(clock):
             yield number
 
     data = tf.data.Dataset.from_generator(slow, output_signature=tf.TensorSpec([], tf.int64))
-    assert count(data, budget_s=0.3) is None
+    assert count_elements(data, budget_s=0.3) is None
     assert len(made) < 10
 
 
@@ -111,4 +111,4 @@ def test_what_takes_long_to_open_may_be_quick_to_count(clock):
         yield 200_000
 
     source = tf.data.Dataset.from_generator(opened, output_signature=tf.TensorSpec([], tf.int64))
-    assert count(source.flat_map(tf.data.Dataset.range), budget_s=5) == 200_000
+    assert count_elements(source.flat_map(tf.data.Dataset.range), budget_s=5) == 200_000

@@ -10,14 +10,20 @@ import tensorflow as tf
 
 from pipeline.helpers import behind_unknown, by_decree, epochs, measured
 from pipeline.transforms.test_apply import noisy, words
-from uncork.pipeline.ir.tree import read
+from uncork.pipeline.ir.tree import read_pipeline
 from uncork.pipeline.profile import alternatives as other_forms
 from uncork.pipeline.profile.cache_points import _sizes
-from uncork.pipeline.profile.handoff import Handed, handed
-from uncork.pipeline.profile.isolated_timing import alone
-from uncork.pipeline.profile.probes import Probe, count, inputs_for_one, serial_twin, serially
-from uncork.pipeline.profile.stage_measurement import Measured
-from uncork.pipeline.profile.throughput import Supplied, supply
+from uncork.pipeline.profile.handoff import IsolatedProbe, create_isolated_probe
+from uncork.pipeline.profile.isolated_timing import isolated_cost
+from uncork.pipeline.profile.probes import (
+    Probe,
+    count_elements,
+    inputs_per_output,
+    run_serially,
+    serial_copy,
+)
+from uncork.pipeline.profile.stage_measurement import StageMeasurement
+from uncork.pipeline.profile.throughput import SupplyRate, measure_supply
 
 RANGE = tf.data.Dataset.range
 
@@ -29,17 +35,17 @@ def test_every_field_of_a_photo_pipeline(photos):
     ]  # fmt: skip
     assert [s.elements_per_step for s in (source, shuffle, mapped, batch)] == [4, 4, 4, 1]
     assert [s.ratio for s in (source, shuffle, mapped, batch)] == [None, 1, 1, 4]
-    assert [s.random for s in (source, shuffle, mapped, batch)] == [False, True, True, False]
+    assert [s.is_random for s in (source, shuffle, mapped, batch)] == [False, True, True, False]
     assert mapped.cpu_s_per_element > 0
     assert mapped.wall_s_per_element > 0
     assert mapped.bytes_per_element == 16 * 16 * 3 * 4 + 4
     assert batch.bytes_per_element == 4 * mapped.bytes_per_element
-    assert mapped.prefix.ops >= 3
-    assert mapped.prefix.bytes_per_element == mapped.bytes_per_element
-    assert 0 < mapped.prefix.cpu_s_per_element <= mapped.cpu_s_per_element
-    assert mapped.cache_point.elements == 12
+    assert mapped.deterministic_prefix.op_count >= 3
+    assert mapped.deterministic_prefix.bytes_per_element == mapped.bytes_per_element
+    assert 0 < mapped.deterministic_prefix.cpu_s_per_element <= mapped.cpu_s_per_element
+    assert mapped.cache_point.element_count == 12
     assert mapped.cache_point.memory_bytes == 12 * (mapped.bytes_per_element + 2 * 185)
-    assert mapped.cache_point.below == ("shuffle",)
+    assert mapped.cache_point.placed_before == ("shuffle",)
     assert mapped.cache_point.saved_cpu_s_per_step > 0
     assert mapped.name == "load_and_flip"
     assert mapped.at == batch.at
@@ -50,8 +56,8 @@ def test_a_parallel_map_is_timed_without_running_ahead():
     """What runs between two pulls would be counted as another stage's."""
     calls = []
     ran = lambda x: tf.py_function(lambda v: calls.append(1) or v, [x], tf.int64)  # noqa: E731
-    root = read(RANGE(100).map(ran, num_parallel_calls=2)).root
-    pulled = iter(serially(serial_twin(root, [RANGE(100)])))
+    root = read_pipeline(RANGE(100).map(ran, num_parallel_calls=2)).root
+    pulled = iter(run_serially(serial_copy(root, [RANGE(100)])))
     next(pulled)
     time.sleep(0.05)
     assert len(calls) == 1
@@ -84,8 +90,8 @@ def test_tensorflow_makes_a_map_parallel_unless_it_was_told_a_number(given, show
 
 def test_a_deterministic_map_has_a_cache_point_and_no_prefix():
     mapped = by_decree(RANGE(40).map(heavy).batch(4))[1]
-    assert mapped.prefix is None
-    assert mapped.cache_point.elements == 40
+    assert mapped.deterministic_prefix is None
+    assert mapped.cache_point.element_count == 40
 
 
 def test_a_cached_pipeline_needs_no_second_cache():
@@ -117,7 +123,7 @@ def test_no_cache_point(make):
 def test_a_cache_goes_where_all_is_read():
     found = by_decree(RANGE(40).map(heavy).take(7).batch(4))
     assert found[1].cache_point is None
-    assert found[2].cache_point.elements == 7
+    assert found[2].cache_point.element_count == 7
 
 
 def test_ratios_of_a_filter_are_counted():
@@ -135,7 +141,7 @@ def test_records_of_files_are_counted(tmp_path):
     files, records, mapped, _ = by_decree(data)
     assert records.kind == "tfrecord"
     assert files.elements_per_step == pytest.approx(4 / 20)
-    assert mapped.cache_point.elements == 20
+    assert mapped.cache_point.element_count == 20
 
 
 @pytest.mark.parametrize(
@@ -154,9 +160,9 @@ def test_lines_of_files_are_counted_likewise(tmp_path, reader):
 def test_batches_that_would_fill_the_memory_are_not_tried(monkeypatch):
     rows = tf.data.Dataset.from_tensors(tf.zeros([1000, 1000])).repeat(8)
     summed = rows.map(tf.reduce_sum).batch(4)
-    assert measured(summed)[-2].vectorized is not None
-    monkeypatch.setattr(other_forms, "available_memory", lambda: 4 * 4_000_000)
-    assert measured(summed)[-2].vectorized is None
+    assert measured(summed)[-2].vectorized_cost is not None
+    monkeypatch.setattr(other_forms, "available_memory_bytes", lambda: 4 * 4_000_000)
+    assert measured(summed)[-2].vectorized_cost is None
 
 
 def test_what_takes_long_to_make_is_counted_before_it_is_made(tmp_path):
@@ -169,11 +175,11 @@ def test_what_takes_long_to_make_is_counted_before_it_is_made(tmp_path):
     path = tmp_path / "lines.txt"
     path.write_text("line\n" * 2_000)
     lines = tf.data.TextLineDataset(str(path))
-    pipeline = read(lines.map(slow).padded_batch(8))
+    pipeline = read_pipeline(lines.map(slow).padded_batch(8))
     # Making them takes half a minute, reading the lines a millisecond, and there is a second.
-    assert count(pipeline.dataset, budget_s=0.5) is None
+    assert count_elements(pipeline.dataset, budget_s=0.5) is None
     found = by_decree(pipeline.dataset, batch_size=8, seconds=8.0)
-    assert [s.cache_point.elements for s in found if s.cache_point] == [2_000, 2_000, 250]
+    assert [s.cache_point.element_count for s in found if s.cache_point] == [2_000, 2_000, 250]
 
 
 def test_python_and_unknown_classes_are_marked():
@@ -181,9 +187,9 @@ def test_python_and_unknown_classes_are_marked():
         lambda: iter(range(9)), output_signature=tf.TensorSpec([], tf.int32)
     )
     source, mapped = by_decree(data.map(lambda x: tf.numpy_function(lambda v: v, [x], tf.int32)))
-    assert source.python
-    assert mapped.python
-    assert by_decree(behind_unknown(RANGE(4)).map(lambda x: x))[0].opaque
+    assert source.has_python_code
+    assert mapped.has_python_code
+    assert by_decree(behind_unknown(RANGE(4)).map(lambda x: x))[0].is_opaque
 
 
 def test_empty_and_corrupt_data_give_no_figures_but_no_failure(jpegs):
@@ -213,8 +219,8 @@ def test_measuring_leaves_the_users_pipeline_as_it_was():
     data = make()
     measured(data)
     assert generator.state.numpy().tolist() == before
-    order = [int(x) for x in read(data).stages[1].dataset]
-    assert order == [int(x) for x in read(make()).stages[1].dataset]
+    order = [int(x) for x in read_pipeline(data).stages[1].dataset]
+    assert order == [int(x) for x in read_pipeline(make()).stages[1].dataset]
 
 
 def test_a_file_cache_is_not_written_by_measuring(tmp_path):
@@ -225,40 +231,40 @@ def test_a_file_cache_is_not_written_by_measuring(tmp_path):
 def test_a_complete_file_cache_is_read_and_worth_one_in_memory(tmp_path):
     data = RANGE(40).map(heavy).cache(str(tmp_path / "kept")).batch(4)
     before = measured(data)
-    assert [s.in_files for s in before] == [False, False, False, False]
+    assert [s.is_file_cache for s in before] == [False, False, False, False]
     assert before[2].cache_point is None
     list(data)
     files = {p: p.read_bytes() for p in tmp_path.iterdir()}
     found = measured(data)
     assert {p: p.read_bytes() for p in tmp_path.iterdir()} == files
-    assert [s.in_files for s in found] == [False, False, True, False]
+    assert [s.is_file_cache for s in found] == [False, False, True, False]
     assert [s.elements_per_step for s in found] == [0, 0, 4, 1]
     assert found[2].cpu_s_per_element > 0
-    assert found[2].cache_point.elements == 40
+    assert found[2].cache_point.element_count == 40
     assert found[2].cache_point.memory_bytes == 40 * (60 * 60 * 4 + 185)
 
 
 def test_supply_counts_batches():
-    found = supply(RANGE(100).map(words).batch(10), budget_s=0.3)
+    found = measure_supply(RANGE(100).map(words).batch(10), budget_s=0.3)
     assert found.batches_per_s > 0
-    assert found.cpu_s > 0
+    assert found.cpu_s_per_batch > 0
     assert np.isfinite(found.batches_per_s)
 
 
 @pytest.mark.parametrize("data", [RANGE(100).map(words).batch(10), RANGE(1)])
 def test_two_batches_are_waited_for_however_long_they_take(data):
-    found = supply(data, budget_s=0.0)
+    found = measure_supply(data, budget_s=0.0)
     assert found.batches_per_s > 0
-    assert found.cpu_s > 0
+    assert found.cpu_s_per_batch > 0
 
 
 def test_supply_of_nothing_is_nothing():
-    assert supply(RANGE(0), budget_s=0.1) == Supplied(0.0)
+    assert measure_supply(RANGE(0), budget_s=0.1) == SupplyRate(0.0)
 
 
 def test_supply_survives_a_corrupt_element():
     data = tf.data.Dataset.from_tensor_slices([b"no jpeg"] * 3).map(tf.io.decode_jpeg)
-    assert supply(data, budget_s=0.1) == Supplied(0.0)
+    assert measure_supply(data, budget_s=0.1) == SupplyRate(0.0)
 
 
 def test_measuring_fills_and_keeps_the_users_cache():
@@ -271,7 +277,7 @@ def test_measuring_fills_and_keeps_the_users_cache():
     data = RANGE(5).map(lambda x: tf.py_function(note, [x], tf.int64)).cache().batch(2)
     measured(data)
     calls.clear()
-    assert epochs(data)[0].complete
+    assert epochs(data)[0].is_complete
     assert calls == []
 
 
@@ -285,31 +291,35 @@ def csv_lines(rows=400):
 
 def test_a_map_is_measured_as_it_would_be_behind_the_batch():
     (_, mapped, _) = measured(csv_lines().map(parsed).batch(200))
-    assert mapped.vectorized.batch == 200
-    assert 0 < mapped.vectorized.cpu_s_per_element < mapped.cpu_s_per_element / 2
+    assert mapped.vectorized_cost.batch_size == 200
+    assert 0 < mapped.vectorized_cost.cpu_s_per_element < mapped.cpu_s_per_element / 2
 
 
 def test_several_maps_are_measured_so_as_far_as_they_can_be():
     data = csv_lines().map(parsed).map(lambda *x: tf.stack(x)).batch(50)
-    assert [s.vectorized is not None for s in measured(data)] == [False, True, True, False]
+    assert [s.vectorized_cost is not None for s in measured(data)] == [False, True, True, False]
     data = csv_lines().map(parsed).map(lambda *x: tf.stack(x) * tf.random.uniform([])).batch(50)
-    assert [s.vectorized is not None for s in measured(data)] == [False, False, False, False]
+    assert [s.vectorized_cost is not None for s in measured(data)] == [False, False, False, False]
 
 
 def test_a_shuffle_says_what_it_holds_and_what_it_could_hold():
     shuffle = by_decree(csv_lines(90).map(parsed).shuffle(30).batch(5))[2]
-    assert (shuffle.buffer.elements, shuffle.buffer.of, shuffle.buffer.maps) == (30, 90, (1,))
-    assert shuffle.buffer.bytes_per_element == len("1,2,3,4")
+    assert (
+        shuffle.shuffle_buffer.element_count,
+        shuffle.shuffle_buffer.elements_per_pass,
+        shuffle.shuffle_buffer.movable_maps,
+    ) == (30, 90, (1,))
+    assert shuffle.shuffle_buffer.bytes_per_element == len("1,2,3,4")
     assert shuffle.bytes_per_element == 16
 
 
 def test_a_pass_that_is_left_early_gives_less_than_the_shuffle_holds():
     data = csv_lines(90).map(parsed).shuffle(90).batch(5).take(4)
-    given = by_decree(data)[2].buffer
-    assert (given.elements, given.of) == (90, 20)
+    given = by_decree(data)[2].shuffle_buffer
+    assert (given.element_count, given.elements_per_pass) == (90, 20)
     endless = csv_lines(90).repeat().map(parsed).shuffle(200).batch(5).take(4)
-    given = by_decree(endless, seconds=8.0)[3].buffer
-    assert (given.elements, given.of) == (200, 20)
+    given = by_decree(endless, seconds=8.0)[3].shuffle_buffer
+    assert (given.element_count, given.elements_per_pass) == (200, 20)
 
 
 @pytest.mark.parametrize(
@@ -323,26 +333,26 @@ def test_a_pass_that_is_left_early_gives_less_than_the_shuffle_holds():
     ],
 )
 def test_a_shuffle_that_need_not_wait_for_anything_else_is_left_alone(data):
-    assert all(stage.buffer is None for stage in by_decree(data))
+    assert all(stage.shuffle_buffer is None for stage in by_decree(data))
 
 
 @pytest.mark.parametrize("elements", [0, 1, 31, 32, 33, 100])
 def test_elements_are_counted(elements):
     data = RANGE(elements).map(lambda x: {"a": x, "b": (x, x)})
-    assert count(data, budget_s=60) == elements
+    assert count_elements(data, budget_s=60) == elements
 
 
 def test_where_the_first_inputs_are_dropped_more_are_tried():
     below = tf.data.Dataset.range(2_000)
-    kept = read(below.filter(lambda x: x >= 1_000)).root
-    assert inputs_for_one(kept, below) == 2.0
+    kept = read_pipeline(below.filter(lambda x: x >= 1_000)).root
+    assert inputs_per_output(kept, below) == 2.0
 
 
 def test_where_few_of_the_first_pass_more_are_tried():
     """Sorted by what is chosen, the first ones tell little."""
     below = tf.data.Dataset.range(2_000)
-    kept = read(below.filter(lambda x: (x < 3) | (x >= 1_000))).root
-    assert inputs_for_one(kept, below) == 2_000 / 1_003
+    kept = read_pipeline(below.filter(lambda x: (x < 3) | (x >= 1_000))).root
+    assert inputs_per_output(kept, below) == 2_000 / 1_003
 
 
 @pytest.mark.parametrize(("size", "elements"), [(1_024, 150), (100, 100), (32, 32)])
@@ -355,10 +365,10 @@ def test_a_batch_takes_no_more_than_there_is(size, elements):
 def test_windows_that_are_not_full_at_the_end_do_not_count(length, expected):
     """300 elements fill seven windows of 64 each a little, or whatever there is."""
     below = tf.data.Dataset.range(length)
-    bucketed = read(
+    bucketed = read_pipeline(
         below.group_by_window(lambda x: x % 7, lambda _, window: window.batch(64), window_size=64)
     ).root
-    assert inputs_for_one(bucketed, below) == pytest.approx(expected, rel=0.1)
+    assert inputs_per_output(bucketed, below) == pytest.approx(expected, rel=0.1)
 
 
 def test_handing_on_is_timed_without_what_stands_below():
@@ -380,8 +390,8 @@ def test_a_quick_map_below_makes_no_shuffle_seem_dear():
     maps_s = text.cpu_s_per_element + number.cpu_s_per_element  # either may have the other's cost
     assert shuffle.cpu_s_per_element < maps_s
     assert batch.cpu_s_per_step < 32 * maps_s
-    assert text.inlined is not None
-    assert number.inlined is not None
+    assert text.inlined_cost is not None
+    assert number.inlined_cost is not None
 
 
 @pytest.mark.parametrize(("whole", "costs"), [(300e-6, 200e-6), (90e-6, 80e-6)])
@@ -391,10 +401,17 @@ def test_a_map_that_seems_to_cost_nothing_is_timed_by_itself(whole, costs):
     def probe(cpu_s):
         return Probe(RANGE(1), cpu_s=[cpu_s], wall_s=[cpu_s])
 
-    place = read(RANGE(1).map(heavy)).places[1]
-    stage = Measured(index=1, first=0, place=place, below=(), dataset=RANGE(1), probe=probe(whole))
-    stage.handed = Handed(probe(10e-6), probe(90e-6), ratio=1.0)
-    found = alone(stage, 100e-6)
+    place = read_pipeline(RANGE(1).map(heavy)).stage_locations[1]
+    stage = StageMeasurement(
+        index=1,
+        first_index=0,
+        location=place,
+        input_stages=(),
+        dataset=RANGE(1),
+        probe=probe(whole),
+    )
+    stage.isolated_probe = IsolatedProbe(probe(10e-6), probe(90e-6), input_ratio=1.0)
+    found = isolated_cost(stage, 100e-6)
     assert (whole - 100e-6 if found is None else found[0]) == pytest.approx(costs)
 
 
@@ -408,15 +425,18 @@ def test_few_large_elements_are_kept_in_memory_for_timing():
     below = RANGE(50).map(
         lambda x: tf.ensure_shape(tf.numpy_function(large, [x], tf.float32), [2**22])
     )
-    assert handed(read(below.map(lambda x: x[0])).root, below, budget_s=60.0) is not None
+    assert (
+        create_isolated_probe(read_pipeline(below.map(lambda x: x[0])).root, below, budget_s=60.0)
+        is not None
+    )
     assert len(set(made)) == 3
 
 
 def test_one_element_is_enough_where_time_is_short():
     """A buffer of 50 of which a tenth passes takes longer to fill than there is time for it."""
     wanted = RANGE(50_000).map(lambda x: (x, heavy(x))).filter(lambda n, x: n % 10 == 0)
-    batch = read(wanted.shuffle(50).batch(32)).root
-    assert handed(batch, wanted, budget_s=0.0) is not None
+    batch = read_pipeline(wanted.shuffle(50).batch(32)).root
+    assert create_isolated_probe(batch, wanted, budget_s=0.0) is not None
     renamed = wanted.shuffle(50).batch(32).map(lambda n, x: {"x": x, "y": n % 2})
     *_, made, _filter, shuffle, batch, last = measured(renamed, batch_size=32, seconds=0.5)
     for stage in (shuffle, batch, last):
@@ -429,13 +449,13 @@ def test_one_element_is_enough_where_time_is_short():
     ids=["nothing", "an error"],
 )
 def test_where_no_elements_are_there_the_difference_counts(below):
-    assert handed(read(below.batch(4)).root, below, budget_s=1.0) is None
+    assert create_isolated_probe(read_pipeline(below.batch(4)).root, below, budget_s=1.0) is None
 
 
 def test_inputs_of_unknown_number_are_counted():
     below = tf.data.Dataset.range(60).filter(lambda x: x >= 0)
-    kept = read(below.filter(lambda x: x % 2 == 0)).root
-    assert inputs_for_one(kept, below) == 2.0
+    kept = read_pipeline(below.filter(lambda x: x % 2 == 0)).root
+    assert inputs_per_output(kept, below) == 2.0
 
 
 @pytest.mark.parametrize(("elements", "costs"), [(1_000, 0.0), (3, 0.01)])
@@ -449,7 +469,7 @@ def test_a_cache_that_was_not_filled_costs_what_stands_below_it(monkeypatch, ele
         probe.cpu_s.append(0.01)
         probe.wall_s.append(0.01)
 
-    monkeypatch.setattr(Probe, "turn", turn)
+    monkeypatch.setattr(Probe, "time_group", turn)
     data = tf.data.Dataset.range(elements).map(slow).cache()
     *_, mapped, cache = measured(data, batch_size=None, seconds=8.0 if costs else 0.5)
     assert mapped.cpu_s_per_step == 0
@@ -457,9 +477,11 @@ def test_a_cache_that_was_not_filled_costs_what_stands_below_it(monkeypatch, ele
 
 
 def test_counting_ends_with_its_time_or_an_error():
-    assert count(RANGE(5).repeat(), budget_s=0.01) is None
+    assert count_elements(RANGE(5).repeat(), budget_s=0.01) is None
     assert (
-        count(RANGE(5).map(lambda x: tf.debugging.check_numerics(1 / (x - 3), "")), budget_s=9)
+        count_elements(
+            RANGE(5).map(lambda x: tf.debugging.check_numerics(1 / (x - 3), "")), budget_s=9
+        )
         is None
     )
 
@@ -470,10 +492,10 @@ def test_what_a_lone_call_costs_more_than_several_is_measured_where_calls_are_al
         return tf.strings.to_hash_bucket_fast(tf.strings.bytes_split(text).flat_values, 10)
 
     alone = measured(RANGE(64).map(pieces, num_parallel_calls=1))[1]
-    assert alone.spread_cpu_s_per_element is not None
-    assert alone.spread_cpu_s_per_element >= 0
+    assert alone.multithreading_cpu_s_per_element is not None
+    assert alone.multithreading_cpu_s_per_element >= 0
     together = measured(RANGE(64).map(pieces, num_parallel_calls=2))[1]
-    assert together.spread_cpu_s_per_element is None
+    assert together.multithreading_cpu_s_per_element is None
 
 
 def test_what_a_cache_takes_is_reckoned_from_all_over_the_data():
@@ -495,7 +517,7 @@ def test_what_a_cache_takes_is_reckoned_from_all_over_the_data():
 )
 def test_elements_with_parts_that_have_no_shape_are_counted(element, tensors):
     """Nothing at all, and what is made of several tensors."""
-    root = read(RANGE(9).map(element)).root
+    root = read_pipeline(RANGE(9).map(element)).root
     assert _sizes(root, 8, 9) == (8, tensors * 185)
 
 
@@ -506,7 +528,7 @@ def test_where_nothing_comes_for_long_no_more_are_tried(monkeypatch):
     clock = SimpleNamespace(monotonic=lambda: float(next(now)))  # a second later each time
     monkeypatch.setattr(module, "time", clock)
     below = tf.data.Dataset.range(9)
-    assert inputs_for_one(read(below.filter(lambda x: x < 0)).root, below) is None
+    assert inputs_per_output(read_pipeline(below.filter(lambda x: x < 0)).root, below) is None
     assert len(counted) == 1
 
 
@@ -539,6 +561,6 @@ def test_of_a_filter_above_slow_maps_fewer_are_counted(monkeypatch, most, kept, 
     monkeypatch.setattr(module, "rebuild", taken)
     monkeypatch.setattr(module, "serially", lambda dataset: dataset)
     below = tf.data.Dataset.range(1 << 30)
-    node = read(below.filter(lambda x: x % 2 == 0)).root
-    assert inputs_for_one(node, below) == expected
+    node = read_pipeline(below.filter(lambda x: x % 2 == 0)).root
+    assert inputs_per_output(node, below) == expected
     assert len(asked) < 8

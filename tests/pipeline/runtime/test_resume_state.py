@@ -7,11 +7,11 @@ import tensorflow as tf
 
 from uncork.core.base.errors import EditRefused
 from uncork.core.edits.pipeline import Cache, ParallelMap
-from uncork.pipeline.equivalence.seeded_twin import seeded
-from uncork.pipeline.ir.tree import read
+from uncork.pipeline.equivalence.seeded_twin import create_seeded_copy
+from uncork.pipeline.ir.tree import read_pipeline
 from uncork.pipeline.runtime import resume_state as continuing
-from uncork.pipeline.runtime.resume_state import continued
-from uncork.pipeline.transforms.apply import apply
+from uncork.pipeline.runtime.resume_state import continue_shuffles
+from uncork.pipeline.transforms.apply import apply_edit
 
 
 def pipeline_after_a_look(seed):
@@ -26,21 +26,21 @@ def values(dataset):
 
 
 def cached(data):
-    pipeline = read(data)
-    return apply(pipeline, Cache(stage=2, expects=pipeline.digest))
+    pipeline = read_pipeline(data)
+    return apply_edit(pipeline, Cache(stage=2, expected_digest=pipeline.digest))
 
 
 def test_training_goes_on_in_the_epoch_that_plain_tensorflow_would():
     plain = pipeline_after_a_look(seed=3)
     expected = [values(plain) for _ in range(3)]
-    changed = continued(cached(pipeline_after_a_look(seed=3)))
+    changed = continue_shuffles(cached(pipeline_after_a_look(seed=3)))
     assert [values(changed.dataset) for _ in range(3)] == expected
 
 
 def test_the_state_outlives_the_users_own_objects():
     expected = values(pipeline_after_a_look(seed=5))
     data = pipeline_after_a_look(seed=5)
-    changed = continued(cached(data))
+    changed = continue_shuffles(cached(data))
     del data
     assert values(changed.dataset) == expected
 
@@ -48,13 +48,13 @@ def test_the_state_outlives_the_users_own_objects():
 def test_without_a_look_nothing_differs():
     data = tf.data.Dataset.range(20).shuffle(20, seed=3).map(lambda x: x + 1).batch(5)
     twin = tf.data.Dataset.range(20).shuffle(20, seed=3).map(lambda x: x + 1).batch(5)
-    changed = continued(cached(data))
+    changed = continue_shuffles(cached(data))
     assert [values(changed.dataset) for _ in range(2)] == [values(twin) for _ in range(2)]
 
 
 def test_what_was_not_rebuilt_is_the_users_own_object():
     data = tf.data.Dataset.range(20).shuffle(20, seed=3).batch(5)
-    assert continued(read(data)).dataset is data
+    assert continue_shuffles(read_pipeline(data)).dataset is data
 
 
 def test_one_order_without_a_seed_is_shared_with_what_else_reads_it():
@@ -62,14 +62,16 @@ def test_one_order_without_a_seed_is_shared_with_what_else_reads_it():
     data = tf.data.Dataset.range(100).map(lambda x: x + 1)
     data = data.shuffle(100, reshuffle_each_iteration=False)
     validation, training = data.take(50), data.skip(50)
-    pipeline = read(training)
-    changed = continued(apply(pipeline, Cache(stage=1, expects=pipeline.digest)))
+    pipeline = read_pipeline(training)
+    changed = continue_shuffles(
+        apply_edit(pipeline, Cache(stage=1, expected_digest=pipeline.digest))
+    )
     seen = [int(x) for x in (*validation, *changed.dataset)]
     assert sorted(seen) == list(range(1, 101))
 
 
 def test_unseeded_shuffles_need_no_state():
-    changed = continued(cached(pipeline_after_a_look(seed=None)))
+    changed = continue_shuffles(cached(pipeline_after_a_look(seed=None)))
     assert sorted(itertools.chain(*values(changed.dataset))) == list(range(1, 21))
 
 
@@ -78,8 +80,8 @@ def test_a_shuffle_that_holds_too_much_to_ask_for_its_epochs_is_not_made_anew(mo
     seeded, unseeded = (cached(pipeline_after_a_look(seed=seed)) for seed in (3, None))
     monkeypatch.setattr(continuing, "_SERIALIZED_LIMIT_BYTES", -1)
     with pytest.raises(EditRefused, match="how many there were"):
-        continued(seeded)
-    assert continued(unseeded)
+        continue_shuffles(seeded)
+    assert continue_shuffles(unseeded)
 
 
 def test_that_is_told_before_anything_is_tried(monkeypatch):
@@ -93,8 +95,10 @@ def test_that_is_told_before_anything_is_tried(monkeypatch):
     with pytest.raises(EditRefused, match="how many there were"):
         cached(prepared(3))
     assert cached(prepared(None))
-    pipeline = read(prepared(3))
-    above = apply(pipeline, ParallelMap(stage=2, expects=pipeline.digest))
-    assert values(continued(above).dataset)
-    twin = seeded(pipeline, 5)  # whose shuffle is a copy: what is proved is not what is trained on
-    assert apply(twin, ParallelMap(stage=2, expects=twin.digest))
+    pipeline = read_pipeline(prepared(3))
+    above = apply_edit(pipeline, ParallelMap(stage=2, expected_digest=pipeline.digest))
+    assert values(continue_shuffles(above).dataset)
+    twin = create_seeded_copy(
+        pipeline, 5
+    )  # whose shuffle is a copy: what is proved is not what is trained on
+    assert apply_edit(twin, ParallelMap(stage=2, expected_digest=twin.digest))

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.pipeline.ir.tree import read
-from uncork.pipeline.runtime.subset import shortened
+from uncork.pipeline.ir.tree import read_pipeline
+from uncork.pipeline.runtime.subset import take_every_nth
 
 RANGE = tf.data.Dataset.range
 ROWS = np.arange(40)
@@ -43,7 +43,7 @@ def windows():
 def test_every_fourth_element_of_each_source(make, expected):
     dataset = make()
     whole = elements(dataset.take(50))
-    found = shortened(read(dataset), 4)
+    found = take_every_nth(read_pipeline(dataset), 4)
     assert elements(found.dataset) == expected
     assert elements(dataset.take(50)) == whole  # the given one is left as it is
 
@@ -61,7 +61,7 @@ def test_every_fourth_element_of_each_source(make, expected):
 )
 def test_what_is_kept_is_given_again_and_again(make):
     dataset = make()
-    found = shortened(read(dataset), 4, repeated=True)
+    found = take_every_nth(read_pipeline(dataset), 4, is_repeated=True)
     whole, part = elements(dataset.unbatch()), elements(found.dataset.unbatch())
     assert part == whole[::4] * 4
     assert len(elements(found.dataset)) == len(elements(dataset))
@@ -71,14 +71,14 @@ def test_what_is_kept_is_given_again_and_again(make):
 def test_a_cache_of_several_branches_stays_one():
     kept = RANGE(40).map(lambda x: tf.random.uniform(())).cache()
     dataset = tf.data.Dataset.zip((kept, kept.map(lambda x: x + 0.0)))
-    found = shortened(read(dataset), 4).dataset
+    found = take_every_nth(read_pipeline(dataset), 4).dataset
     elements(found)  # each branch draws, and one of them fills it
     assert len(elements(found)) == 10
     assert all(a == b for a, b in elements(found))
 
 
 def test_an_endless_pipeline_stays_so():
-    found = shortened(read(RANGE(40).cache().repeat().batch(4)), 10)
+    found = take_every_nth(read_pipeline(RANGE(40).cache().repeat().batch(4)), 10)
     assert found.cardinality == tf.data.INFINITE_CARDINALITY
     assert elements(found.dataset.take(2)) == [[0, 10, 20, 30], [0, 10, 20, 30]]
 
@@ -99,9 +99,9 @@ def test_an_endless_pipeline_stays_so():
     ],
 )
 def test_a_source_that_cannot_be_cut(make):
-    assert shortened(read(make()), 4) is None
+    assert take_every_nth(read_pipeline(make()), 4) is None
 
 
 def test_a_cache_in_files_is_not_one_pass_s_own(tmp_path):
-    assert shortened(read(RANGE(40).cache(str(tmp_path / "kept"))), 4) is None
+    assert take_every_nth(read_pipeline(RANGE(40).cache(str(tmp_path / "kept"))), 4) is None
     assert list(tmp_path.iterdir()) == []

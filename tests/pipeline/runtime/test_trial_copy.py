@@ -8,9 +8,9 @@ import tensorflow as tf
 from pipeline.helpers import behind_unknown, by_decree, epochs
 from uncork.core.base.errors import EditRefused
 from uncork.core.edits.pipeline import ParallelMap, Prefetch
-from uncork.pipeline.ir.tree import read
-from uncork.pipeline.runtime.trial_copy import redirected
-from uncork.pipeline.transforms.apply import apply
+from uncork.pipeline.ir.tree import read_pipeline
+from uncork.pipeline.runtime.trial_copy import redirect_files
+from uncork.pipeline.transforms.apply import apply_edit
 
 RANGE = tf.data.Dataset.range
 
@@ -24,11 +24,11 @@ def trials(tmp_path: Path) -> Path:
 
 def test_a_cache_is_written_elsewhere(tmp_path, trials):
     data = RANGE(6).map(lambda x: x + 1).cache(str(tmp_path / "mine")).batch(2)
-    other = redirected(read(data), trials)
-    assert epochs(other.dataset)[0].complete
+    other = redirect_files(read_pipeline(data), trials)
+    assert epochs(other.dataset)[0].is_complete
     assert list(tmp_path.iterdir()) == [trials]
     assert list(trials.rglob("cache.index"))
-    assert other.digest == read(data).digest
+    assert other.digest == read_pipeline(data).digest
 
 
 def test_a_complete_cache_is_only_read(tmp_path, trials):
@@ -41,7 +41,7 @@ def test_a_complete_cache_is_only_read(tmp_path, trials):
     data = RANGE(3).map(lambda x: tf.py_function(note, [x], tf.int64)).cache(str(tmp_path / "mine"))
     list(data)
     files = {p: p.read_bytes() for p in tmp_path.glob("mine*")}
-    assert [int(x) for x in redirected(read(data), trials).dataset] == [0, 1, 2]
+    assert [int(x) for x in redirect_files(read_pipeline(data), trials).dataset] == [0, 1, 2]
     assert len(calls) == 3
     assert files
     assert {p: p.read_bytes() for p in tmp_path.glob("mine*")} == files
@@ -52,20 +52,20 @@ def test_a_complete_cache_is_only_read(tmp_path, trials):
 def test_a_cache_may_have_any_name(name, tmp_path, trials):
     path = bytes(tmp_path) + b"/" + name
     data = RANGE(3).cache(path)
-    assert [int(x) for x in redirected(read(data), trials).dataset] == [0, 1, 2]
+    assert [int(x) for x in redirect_files(read_pipeline(data), trials).dataset] == [0, 1, 2]
     list(data)
-    assert [int(x) for x in redirected(read(data), trials).dataset] == [0, 1, 2]
+    assert [int(x) for x in redirect_files(read_pipeline(data), trials).dataset] == [0, 1, 2]
 
 
 def test_two_trials_do_not_meet(tmp_path, trials):
     data = RANGE(6).cache(str(tmp_path / "mine"))
-    one, two = (iter(redirected(read(data), trials).dataset) for _ in range(2))
+    one, two = (iter(redirect_files(read_pipeline(data), trials).dataset) for _ in range(2))
     assert [int(next(one)), int(next(two)), int(next(one)), int(next(two))] == [0, 0, 1, 1]
 
 
 def test_a_snapshot_is_written_elsewhere(tmp_path, trials):
     data = RANGE(6).snapshot(str(tmp_path / "mine"))
-    other = redirected(read(data), trials)
+    other = redirect_files(read_pipeline(data), trials)
     assert sorted(int(x) for x in other.dataset) == list(range(6))
     assert not (tmp_path / "mine").exists()
 
@@ -74,11 +74,13 @@ def test_what_a_snapshot_keeps_stays_where_it_is_found(tmp_path):
     """TensorFlow finds it again by all that lies below: an edit there would write another one."""
     data = RANGE(6).map(lambda x: x + 1).snapshot(str(tmp_path / "mine")).map(lambda x: 2 * x)
     list(data)
-    pipeline = read(data)
-    below, *_, last = (i for i, place in enumerate(pipeline.places) if place.node.kind == "map")
+    pipeline = read_pipeline(data)
+    below, *_, last = (
+        i for i, place in enumerate(pipeline.stage_locations) if place.node.kind == "map"
+    )
     with pytest.raises(EditRefused, match="snapshot"):
-        apply(pipeline, ParallelMap(stage=below, expects=pipeline.digest))
-    above = apply(pipeline, ParallelMap(stage=last, expects=pipeline.digest))
+        apply_edit(pipeline, ParallelMap(stage=below, expected_digest=pipeline.digest))
+    above = apply_edit(pipeline, ParallelMap(stage=last, expected_digest=pipeline.digest))
     written = set(tmp_path.rglob("*"))
     assert sorted(int(x) for x in above.dataset) == [2 * x + 2 for x in range(6)]
     assert set(tmp_path.rglob("*")) == written
@@ -94,15 +96,15 @@ def test_below_a_snapshot_nothing_is_done_in_later_epochs(tmp_path):
 
 def test_a_memory_cache_and_the_rest_stay_as_they_are(trials):
     data = RANGE(6).cache().batch(2)
-    assert redirected(read(data), trials).dataset is data
+    assert redirect_files(read_pipeline(data), trials).dataset is data
 
 
 def test_edits_fit_the_redirected_pipeline(tmp_path, trials):
-    pipeline = read(RANGE(6).cache(str(tmp_path / "mine")))
-    apply(redirected(pipeline, trials), Prefetch(expects=pipeline.digest))
+    pipeline = read_pipeline(RANGE(6).cache(str(tmp_path / "mine")))
+    apply_edit(redirect_files(pipeline, trials), Prefetch(expected_digest=pipeline.digest))
 
 
 def test_what_writes_and_cannot_be_rebuilt_is_refused(tmp_path, trials):
     data = RANGE(6).cache(str(tmp_path / "mine"))
     with pytest.raises(EditRefused, match="_SleepDataset"):
-        redirected(read(behind_unknown(data)), trials)
+        redirect_files(read_pipeline(behind_unknown(data)), trials)

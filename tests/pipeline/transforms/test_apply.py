@@ -20,10 +20,10 @@ from uncork.core.edits.pipeline import (
     SplitMap,
     VectorizeMap,
 )
-from uncork.pipeline.equivalence.seeded_twin import seeded
+from uncork.pipeline.equivalence.seeded_twin import create_seeded_copy
 from uncork.pipeline.ir.builders import memory_cache
-from uncork.pipeline.ir.tree import read
-from uncork.pipeline.transforms.apply import apply
+from uncork.pipeline.ir.tree import read_pipeline
+from uncork.pipeline.transforms.apply import apply_edit
 
 RANGE = tf.data.Dataset.range
 
@@ -43,14 +43,14 @@ def python(x):
 def edited(pipeline, *edits):
     """Apply edits given as functions of the digest."""
     for edit in edits:
-        pipeline = apply(pipeline, edit(pipeline.digest))
+        pipeline = apply_edit(pipeline, edit(pipeline.digest))
     return pipeline
 
 
 def proved(data, *edits):
     """Seeded twins of the original and the rewritten pipeline are equal in two epochs."""
-    before = epochs(seeded(read(data), 5).dataset)
-    after = edited(seeded(read(data), 5), *edits)
+    before = epochs(create_seeded_copy(read_pipeline(data), 5).dataset)
+    after = edited(create_seeded_copy(read_pipeline(data), 5), *edits)
     assert epochs(after.dataset) == before
     assert int(after.dataset.cardinality()) == int(data.cardinality())
     assert after.element_spec == data.element_spec
@@ -60,32 +60,32 @@ def proved(data, *edits):
 def whole(dataset):
     """Three complete passes: what one that is left early draws next is left to timing."""
     found = epochs(dataset, limit=100, passes=3)
-    assert all(each.complete for each in found)
+    assert all(each.is_complete for each in found)
     return found
 
 
 def split_at(stage):
-    return lambda digest: SplitMap(stage=stage, expects=digest)
+    return lambda digest: SplitMap(stage=stage, expected_digest=digest)
 
 
 def cache_at(stage):
-    return lambda digest: Cache(stage=stage, expects=digest)
+    return lambda digest: Cache(stage=stage, expected_digest=digest)
 
 
 def parallel_at(stage):
-    return lambda digest: ParallelMap(stage=stage, expects=digest)
+    return lambda digest: ParallelMap(stage=stage, expected_digest=digest)
 
 
 def shuffle_first_at(stage):
-    return lambda digest: ShuffleFirst(stage=stage, expects=digest)
+    return lambda digest: ShuffleFirst(stage=stage, expected_digest=digest)
 
 
 def filter_first_at(stage):
-    return lambda digest: FilterFirst(stage=stage, expects=digest)
+    return lambda digest: FilterFirst(stage=stage, expected_digest=digest)
 
 
 def prefetch(digest):
-    return Prefetch(expects=digest)
+    return Prefetch(expected_digest=digest)
 
 
 def test_a_photo_pipeline_split_cached_and_prefetched_is_equal(photos):
@@ -97,12 +97,12 @@ def test_a_photo_pipeline_split_cached_and_prefetched_is_equal(photos):
     assert prefix.parallelism == tf.data.AUTOTUNE
     assert prefix.dataset._deterministic == "true"
     assert rest.parallelism == 1
-    assert prefix.at == rest.at == read(photos).stages[2].at
+    assert prefix.at == rest.at == read_pipeline(photos).stages[2].at
     assert prefix.name == "load_and_flip"
 
 
 def test_flips_stay_alive_after_caching(photos):
-    after = edited(read(photos), split_at(2), cache_at(2))
+    after = edited(read_pipeline(photos), split_at(2), cache_at(2))
     first, second = epochs(after.dataset)
     assert first.digests != second.digests
 
@@ -111,10 +111,12 @@ def test_flips_stay_alive_after_caching(photos):
 def test_a_map_that_kept_a_shuffle_from_a_repeat_is_not_missed(size, times):
     """Fused, the two draw the next pass otherwise; with no repetition at all that is an error."""
     data = RANGE(size).shuffle(3).map(lambda x: x + 1).repeat(times)
-    digest = read(data).digest
-    kept = apply(seeded(read(data), 9), Cache(stage=2, expects=digest))
+    digest = read_pipeline(data).digest
+    kept = apply_edit(
+        create_seeded_copy(read_pipeline(data), 9), Cache(stage=2, expected_digest=digest)
+    )
     assert kinds(kept) == ["range", "map", "cache", "shuffle", "options", "repeat"]
-    assert epochs(kept.dataset) == epochs(seeded(read(data), 9).dataset)
+    assert epochs(kept.dataset) == epochs(create_seeded_copy(read_pipeline(data), 9).dataset)
 
 
 def test_a_shuffle_that_is_fused_with_a_repeat_stays_so():
@@ -122,9 +124,9 @@ def test_a_shuffle_that_is_fused_with_a_repeat_stays_so():
 
     def made():
         data = RANGE(5).shuffle(1, seed=1).map(words).shuffle(4, seed=3).repeat(2)
-        return seeded(read(data), 9)
+        return create_seeded_copy(read_pipeline(data), 9)
 
-    kept = apply(made(), Cache(stage=3, expects=made().digest))
+    kept = apply_edit(made(), Cache(stage=3, expected_digest=made().digest))
     assert kinds(kept) == ["range", "map", "cache", "shuffle", "shuffle", "repeat"]
     assert epochs(kept.dataset, passes=3) == epochs(made().dataset, passes=3)
 
@@ -141,9 +143,9 @@ def test_a_cache_without_shuffle_goes_right_there():
 
 def test_a_cache_in_files_gets_one_in_memory_above_it(tmp_path):
     data = RANGE(20).map(words).cache(str(tmp_path / "kept")).shuffle(7, seed=3).batch(2)
-    after = edited(read(data), cache_at(2))
+    after = edited(read_pipeline(data), cache_at(2))
     assert kinds(after) == ["range", "map", "cache", "cache", "shuffle", "batch"]
-    assert [after.stages[i].in_memory for i in (2, 3)] == [False, True]
+    assert [after.stages[i].is_memory_cache for i in (2, 3)] == [False, True]
     assert [e.digests for e in epochs(after.dataset)] == [
         e.digests for e in epochs(RANGE(20).map(words).shuffle(7, seed=3).batch(2))
     ]
@@ -185,7 +187,7 @@ def test_a_generator_stays_as_it_is():
 
 
 def less_ahead_at(stage):
-    return lambda digest: LessAhead(stage=stage, expects=digest)
+    return lambda digest: LessAhead(stage=stage, expected_digest=digest)
 
 
 def test_a_long_buffer_is_left_to_tensorflow():
@@ -210,7 +212,7 @@ def test_as_many_calls_at_once_as_there_are_cores():
 )
 def test_what_prepares_little_is_left_as_it_is(data):
     with pytest.raises(EditRefused, match="how much to prepare"):
-        edited(read(data()), less_ahead_at(1))
+        edited(read_pipeline(data()), less_ahead_at(1))
 
 
 def test_a_parallel_map_keeps_the_order():
@@ -224,10 +226,12 @@ def test_a_map_told_to_make_one_call_at_a_time_may_be_told_otherwise():
 
 
 def test_random_maps_in_parallel_draw_the_same_numbers_once_made_serial():
-    original = read(RANGE(40).map(noisy).batch(4))
-    changed = edited(seeded(original, 5), parallel_at(1))
+    original = read_pipeline(RANGE(40).map(noisy).batch(4))
+    changed = edited(create_seeded_copy(original, 5), parallel_at(1))
     assert changed.stages[1].parallelism == tf.data.AUTOTUNE
-    assert epochs(seeded(changed, 5).dataset) == epochs(seeded(original, 5).dataset)
+    assert epochs(create_seeded_copy(changed, 5).dataset) == epochs(
+        create_seeded_copy(original, 5).dataset
+    )
 
 
 def test_table_lookups_may_run_in_parallel():
@@ -257,7 +261,7 @@ def test_python_after_the_cut_is_called_as_before():
 
 def test_parallel_random_maps_stay_parallel():
     data = RANGE(9).map(noisy, num_parallel_calls=3, deterministic=False)
-    after = edited(read(data), split_at(1))
+    after = edited(read_pipeline(data), split_at(1))
     assert [node.parallelism for node in after.stages] == [None, -1, 3]
     assert after.root.dataset._deterministic == "false"
 
@@ -314,20 +318,20 @@ def test_keras_pipelines_can_be_cached(tmp_path, jpegs):
     data = tf.keras.utils.image_dataset_from_directory(
         tmp_path, labels=list(range(12)), image_size=(16, 16), batch_size=4, verbose=False, seed=1
     )
-    stage = kinds(read(data)).index("map")
+    stage = kinds(read_pipeline(data)).index("map")
     assert "cache" in kinds(proved(data, cache_at(stage)))
 
 
 def test_the_original_can_still_be_used(photos):
-    pipeline = read(photos)
+    pipeline = read_pipeline(photos)
     edited(pipeline, split_at(2), cache_at(2))
     assert kinds(pipeline) == ["from_tensor_slices", "shuffle", "map", "batch"]
-    assert epochs(pipeline.dataset)[0].complete
+    assert epochs(pipeline.dataset)[0].is_complete
 
 
 def test_a_seed_is_not_drawn_by_an_edit():
     tf.random.set_seed(3)
-    pipeline = read(RANGE(9).shuffle(4).map(noisy))
+    pipeline = read_pipeline(RANGE(9).shuffle(4).map(noisy))
     edited(pipeline, split_at(2), cache_at(2), prefetch)
     seen = float(tf.random.uniform([]))
     tf.random.set_seed(3)
@@ -336,7 +340,10 @@ def test_a_seed_is_not_drawn_by_an_edit():
 
 
 REFUSED = {
-    "other pipeline": (lambda: RANGE(9).map(words), lambda d: Cache(stage=1, expects="0" * 16)),
+    "other pipeline": (
+        lambda: RANGE(9).map(words),
+        lambda d: Cache(stage=1, expected_digest="0" * 16),
+    ),
     "no such stage": (lambda: RANGE(9).map(words), cache_at(7)),
     "not a map": (lambda: RANGE(9).batch(2), split_at(1)),
     "nothing random": (lambda: RANGE(9).map(words), split_at(1)),
@@ -368,9 +375,9 @@ REFUSED = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_refused(case):
     make, edit = REFUSED[case]
-    pipeline = read(make())
+    pipeline = read_pipeline(make())
     with pytest.raises(EditRefused) as refused:
-        apply(pipeline, edit(pipeline.digest))
+        apply_edit(pipeline, edit(pipeline.digest))
     assert refused.value.expected
     assert refused.value.remedy
 
@@ -380,10 +387,10 @@ def test_which_elements_are_taken_first_is_not_frozen(calls):
     options = tf.data.Options()
     options.deterministic = False
     data = RANGE(9).map(words, num_parallel_calls=calls).batch(2).with_options(options)
-    pipeline = read(data)
+    pipeline = read_pipeline(data)
     with pytest.raises(EditRefused, match="map"):
-        apply(pipeline, Cache(stage=2, expects=pipeline.digest))
-    apply(pipeline, Cache(stage=1, expects=pipeline.digest))
+        apply_edit(pipeline, Cache(stage=2, expected_digest=pipeline.digest))
+    apply_edit(pipeline, Cache(stage=1, expected_digest=pipeline.digest))
 
 
 @pytest.mark.parametrize("seed", [None, 3])
@@ -394,7 +401,9 @@ def test_a_shuffle_changes_places_with_the_maps_below(seed, again, size):
     data = data.shuffle(size, seed, reshuffle_each_iteration=again).batch(4)
     after = proved(data, shuffle_first_at(3))
     assert kinds(after) == ["range", "shuffle", "map", "map", "batch"]
-    assert [node.at for node in after.stages[2:4]] == [node.at for node in read(data).stages[1:3]]
+    assert [node.at for node in after.stages[2:4]] == [
+        node.at for node in read_pipeline(data).stages[1:3]
+    ]
 
 
 def test_the_repeat_above_a_shuffle_comes_along():
@@ -433,7 +442,7 @@ def by_strength(x):
 )
 def test_a_shuffle_without_such_maps_is_refused(data, stage):
     with pytest.raises(EditRefused):
-        edited(read(data), shuffle_first_at(stage))
+        edited(read_pipeline(data), shuffle_first_at(stage))
 
 
 def labelled(x):
@@ -449,7 +458,7 @@ def test_a_filter_goes_below_the_map_that_passes_its_label_on(calls):
     data = RANGE(20).map(labelled, num_parallel_calls=calls).filter(is_odd).shuffle(4).batch(3)
     after = proved(data, filter_first_at(2))
     assert kinds(after) == ["range", "filter", "map", "shuffle", "batch"]
-    assert after.stages[1].at == read(data).stages[2].at
+    assert after.stages[1].at == read_pipeline(data).stages[2].at
 
 
 def test_a_filter_goes_as_far_down_as_nothing_works_for_it():
@@ -467,9 +476,9 @@ def test_a_filter_goes_as_far_down_as_nothing_works_for_it():
     ids=["mapped", "asked"],
 )
 def test_a_filter_stays_where_a_variable_decides(data):
-    pipeline = read(data)
+    pipeline = read_pipeline(data)
     with pytest.raises(EditRefused, match="must stay"):
-        apply(pipeline, FilterFirst(stage=2, expects=pipeline.digest))
+        apply_edit(pipeline, FilterFirst(stage=2, expected_digest=pipeline.digest))
 
 
 @pytest.mark.parametrize("calls", [None, 2])
@@ -527,7 +536,7 @@ def checked(x):
 )
 def test_a_filter_that_must_stay_is_refused(data, stage):
     with pytest.raises(EditRefused):
-        edited(read(data), filter_first_at(stage))
+        edited(read_pipeline(data), filter_first_at(stage))
 
 
 def lengthened(x):
@@ -536,7 +545,7 @@ def lengthened(x):
 
 
 def vectorize_at(stage):
-    return lambda digest: VectorizeMap(stage=stage, expects=digest)
+    return lambda digest: VectorizeMap(stage=stage, expected_digest=digest)
 
 
 @pytest.mark.parametrize(
@@ -596,7 +605,7 @@ def test_what_does_nothing_keeps_no_shuffle_from_its_repeat(nothing, edit):
         mapped = RANGE(30).map(lambda x: x * 2 % 7 + x)
         return NOTHING[nothing](mapped.shuffle(8, seed=3)).repeat(2)
 
-    assert whole(edited(read(made()), edit).dataset) == whole(made())
+    assert whole(edited(read_pipeline(made()), edit).dataset) == whole(made())
 
 
 @pytest.mark.parametrize("nothing", NOTHING)
@@ -605,10 +614,10 @@ def test_a_map_that_leaves_only_what_does_nothing_is_missed(nothing):
 
     def made():
         shuffled = RANGE(30).shuffle(8, seed=3).map(lambda x: x + 1)
-        return seeded(read(NOTHING[nothing](shuffled).repeat(2)), 9)
+        return create_seeded_copy(read_pipeline(NOTHING[nothing](shuffled).repeat(2)), 9)
 
     for stage in (2, 3):
-        kept = apply(made(), Cache(stage=stage, expects=made().digest))
+        kept = apply_edit(made(), Cache(stage=stage, expected_digest=made().digest))
         assert whole(kept.dataset) == whole(made().dataset)
 
 
@@ -619,15 +628,15 @@ def test_a_map_that_does_nothing_any_more_is_missed():
         both = RANGE(30).shuffle(8, seed=3).map(lambda x: (x, tf.exp(tf.cast(x, tf.float32))))
         return both.repeat(2).map(lambda x, power: x)
 
-    pipeline = read(made())
-    after = apply(pipeline, DropUnused(stage=4, expects=pipeline.digest))
+    pipeline = read_pipeline(made())
+    after = apply_edit(pipeline, DropUnused(stage=4, expected_digest=pipeline.digest))
     assert whole(after.dataset) == whole(made())
 
 
 def test_an_edit_that_would_part_a_shuffle_from_its_repeat_is_refused(monkeypatch):
     """Whatever an edit does: what the two draw together is looked at when it is done."""
-    pipeline = read(RANGE(9).map(words).shuffle(4, seed=3).repeat(2))
-    monkeypatch.setattr("uncork.pipeline.transforms.apply.fused_repeat", lambda *_: None)
+    pipeline = read_pipeline(RANGE(9).map(words).shuffle(4, seed=3).repeat(2))
+    monkeypatch.setattr("uncork.pipeline.transforms.apply.find_fused_repeat", lambda *_: None)
     with pytest.raises(EditRefused, match="another order"):
         edited(pipeline, shuffle_first_at(2))
 
@@ -650,8 +659,8 @@ def test_what_only_seems_to_do_nothing_keeps_a_shuffle_from_its_repeat(function)
         apart = both.shuffle(9, seed=3).map(function).repeat(3)
         return apart.map(lambda x, power: x)
 
-    pipeline = read(made())
-    after = apply(pipeline, DropUnused(stage=5, expects=pipeline.digest))
+    pipeline = read_pipeline(made())
+    after = apply_edit(pipeline, DropUnused(stage=5, expected_digest=pipeline.digest))
     assert whole(after.dataset) == whole(made())
 
 
@@ -661,7 +670,7 @@ def test_where_nothing_is_left_out_such_stages_are_left_alone(switch):
     setattr(options.experimental_optimization, switch, False)
     data = RANGE(9).shuffle(9, seed=3).map(identity).repeat(3).batch(2).with_options(options)
     with pytest.raises(EditRefused, match="does nothing"):
-        edited(read(data), cache_at(1))
+        edited(read_pipeline(data), cache_at(1))
 
 
 def test_a_map_is_kept_from_the_batch_of_every_branch_that_reads_it():
@@ -672,7 +681,7 @@ def test_a_map_is_kept_from_the_batch_of_every_branch_that_reads_it():
         kept = RANGE(6).map(rows).filter(lambda row, x: x != 1)
         return tf.data.Dataset.zip(kept.padded_batch(4), kept.batch(3, drop_remainder=True))
 
-    after = edited(read(made()), filter_first_at(2))
+    after = edited(read_pipeline(made()), filter_first_at(2))
     assert epochs(after.dataset) == epochs(made())
 
 
@@ -680,9 +689,9 @@ def test_windows_of_a_series_are_kept_below_the_shuffle():
     data = RANGE(40).window(5, 1, drop_remainder=True).flat_map(lambda w: w.batch(5))
     after = proved(data.shuffle(9, seed=1).map(words).batch(4), cache_at(2))
     assert kinds(after) == ["range", "window", "flat_map", "cache", "shuffle", "map", "batch"]
-    pipeline = read(data)
+    pipeline = read_pipeline(data)
     with pytest.raises(EditRefused, match="gives datasets"):
-        apply(pipeline, Cache(stage=1, expects=pipeline.digest))
+        apply_edit(pipeline, Cache(stage=1, expected_digest=pipeline.digest))
 
 
 def test_a_filter_by_a_table_goes_below_the_work():

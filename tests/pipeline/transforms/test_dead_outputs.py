@@ -9,11 +9,11 @@ import tensorflow as tf
 from pipeline.helpers import changing_table, epochs, kinds, measured
 from uncork.core.base.errors import EditRefused
 from uncork.core.edits.pipeline import DropUnused
-from uncork.pipeline.equivalence.seeded_twin import seeded
+from uncork.pipeline.equivalence.seeded_twin import create_seeded_copy
 from uncork.pipeline.functions.function_graph import graph_of
-from uncork.pipeline.ir.tree import read
-from uncork.pipeline.transforms.apply import apply
-from uncork.pipeline.transforms.dead_outputs import unused
+from uncork.pipeline.ir.tree import read_pipeline
+from uncork.pipeline.transforms.apply import apply_edit
+from uncork.pipeline.transforms.dead_outputs import find_unused_outputs
 
 NUMBERS = tf.data.Dataset.range(12)
 
@@ -53,9 +53,9 @@ def ops(node):
 
 
 def edited(data):
-    before = read(data)
+    before = read_pipeline(data)
     top = max(i for i, node in enumerate(before.stages) if node.kind == "map")
-    return before, apply(before, DropUnused(stage=top, expects=before.digest))
+    return before, apply_edit(before, DropUnused(stage=top, expected_digest=before.digest))
 
 
 @pytest.mark.parametrize("how", HANDED_ON)
@@ -85,8 +85,8 @@ def test_what_a_filter_in_between_goes_by_is_made():
 
 def test_draws_for_what_is_taken_stay_as_they_were():
     data = NUMBERS.map(parts).map(noisy).shuffle(9).map(first)
-    twin = seeded(read(data), 7)
-    changed = apply(twin, DropUnused(stage=4, expects=twin.digest))
+    twin = create_seeded_copy(read_pipeline(data), 7)
+    changed = apply_edit(twin, DropUnused(stage=4, expected_digest=twin.digest))
     assert epochs(changed.dataset) == epochs(twin.dataset)
     assert "RandomUniformInt" in ops(changed.stages[2])
 
@@ -150,14 +150,14 @@ BETWEEN = {
 @pytest.mark.parametrize("how", BETWEEN)
 def test_what_hands_on_otherwise_is_not_looked_through(how):
     data = BETWEEN[how](NUMBERS.map(parts).map(more)).map(first)
-    pipeline = read(data)
-    makers = unused(pipeline, len(pipeline.stages) - 1)
+    pipeline = read_pipeline(data)
+    makers = find_unused_outputs(pipeline, len(pipeline.stages) - 1)
     assert not any(pipeline.stages[i].name in ("parts", "more") for i in makers)
 
 
 def test_a_cache_in_files_is_left_alone(tmp_path):
     data = NUMBERS.map(parts).map(more).cache(str(tmp_path / "kept")).map(first)
-    assert unused(read(data), 4) == {}
+    assert find_unused_outputs(read_pipeline(data), 4) == {}
 
 
 @pytest.mark.parametrize(
@@ -171,8 +171,8 @@ def test_a_cache_in_files_is_left_alone(tmp_path):
     ],
 )
 def test_nothing_is_unused(data):
-    pipeline = read(data)
-    assert unused(pipeline, len(pipeline.stages) - 1) == {}
+    pipeline = read_pipeline(data)
+    assert find_unused_outputs(pipeline, len(pipeline.stages) - 1) == {}
 
 
 def test_a_part_that_cannot_be_made_no_longer_fails():
@@ -197,6 +197,6 @@ def test_what_is_spared_is_timed():
 
     data = NUMBERS.map(dear).shuffle(3).map(lambda x, total: x).batch(2)
     stages = measured(data, batch_size=2)
-    assert stages[3].ignores == (1,)
+    assert stages[3].unused_output_maps == (1,)
     assert stages[1].needed_cpu_s_per_element < 0.5 * stages[1].cpu_s_per_element
     assert all(stage.needed_cpu_s_per_element is None for stage in stages if stage.index != 1)

@@ -10,9 +10,9 @@ import pytest
 import tensorflow as tf
 
 from uncork.core.base.errors import EditRefused
-from uncork.pipeline.ir.tree import read
-from uncork.pipeline.transforms.device_iterator import MadeThere
-from uncork.pipeline.transforms.trailing_maps import last_maps
+from uncork.pipeline.ir.tree import read_pipeline
+from uncork.pipeline.transforms.device_iterator import DeviceMappedPipeline
+from uncork.pipeline.transforms.trailing_maps import find_trailing_maps
 
 Dataset = tf.data.Dataset
 HERE = tf.zeros([]).device
@@ -43,8 +43,8 @@ def alone(x, y):
 
 
 def of(dataset, device=HERE):
-    pipeline = read(dataset)
-    return MadeThere(pipeline, last_maps(pipeline)[-1].digest, device)
+    pipeline = read_pipeline(dataset)
+    return DeviceMappedPipeline(pipeline, find_trailing_maps(pipeline)[-1].digest, device)
 
 
 def same(made, wanted):
@@ -58,36 +58,36 @@ def same(made, wanted):
 def test_elements_are_equal_bit_for_bit(work):
     dataset = batches(work)
     there = of(dataset)
-    assert there.spec == dataset.element_spec
-    made, wanted = list(there.iterator()), list(dataset)
+    assert there.element_spec == dataset.element_spec
+    made, wanted = list(there.create_iterator()), list(dataset)
     assert len(made) == len(wanted) == 3
     for one, other in zip(made, wanted, strict=True):
         same(one, other)
-    for (given, here), other in zip(there.made_here(), wanted, strict=True):
+    for (given, here), other in zip(there.pair_with_host_results(), wanted, strict=True):
         same(here, other)
-        same(there.made(given), other)
+        same(there.map_element(given), other)
 
 
 def test_several_maps_are_one_call():
     dataset = Dataset.from_tensor_slices((PIXELS, LABELS)).batch(8).map(scaled)
     dataset = dataset.map(lambda x, y: (tf.transpose(x) - 0.5, tf.one_hot(y, 20)))
     there = of(dataset)
-    assert there.below.element_spec[0].dtype == tf.uint8
-    for one, other in zip(there.iterator(), dataset, strict=True):
+    assert there.input_dataset.element_spec[0].dtype == tf.uint8
+    for one, other in zip(there.create_iterator(), dataset, strict=True):
         same(one, other)
 
 
 def test_what_is_handed_on_stays_where_it_is():
     there = of(batches(named))
-    given = next(iter(there.below))
-    made = there.made(given)
+    given = next(iter(there.input_dataset))
+    made = there.map_element(given)
     assert made["label"] is given[1]
     assert made["again"] == (given[1], given[0])
 
 
 def test_the_iterator_passes_for_tensorflows_own():
     dataset = batches()
-    plain, made = iter(dataset), of(dataset).iterator()
+    plain, made = iter(dataset), of(dataset).create_iterator()
     assert isinstance(made, type(plain))
     assert made.element_spec == plain.element_spec
 
@@ -110,7 +110,7 @@ def test_the_iterator_passes_for_tensorflows_own():
 def test_what_the_loop_iterates_over_lives_as_long():
     """A cache in files is filled by one reader at a time, who is known by it."""
     there, of_loop = of(batches()), batches()
-    told, made = weakref.ref(of_loop), there.iterator(iter, of_loop)
+    told, made = weakref.ref(of_loop), there.create_iterator(iter, of_loop)
     del of_loop
     gc.collect()
     assert told() is not None
@@ -121,11 +121,11 @@ def test_what_the_loop_iterates_over_lives_as_long():
 
 def test_a_checkpoint_keeps_where_it_is(tmp_path):
     there = of(batches())
-    made = there.iterator()
+    made = there.create_iterator()
     next(made)
     path = tf.train.Checkpoint(data=made).write(str(tmp_path / "data"))
     second = next(made)
-    again = there.iterator()
+    again = there.create_iterator()
     tf.train.Checkpoint(data=again).read(path)
     same(next(again), second)
 
@@ -140,6 +140,6 @@ def test_a_checkpoint_keeps_where_it_is(tmp_path):
     ],
 )
 def test_what_is_not_there_is_refused(dataset, device, received):
-    digest = last_maps(read(batches()))[0].digest
+    digest = find_trailing_maps(read_pipeline(batches()))[0].digest
     with pytest.raises(EditRefused, match=received):
-        MadeThere(read(dataset), digest, device)
+        DeviceMappedPipeline(read_pipeline(dataset), digest, device)

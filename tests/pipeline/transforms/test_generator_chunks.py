@@ -24,13 +24,13 @@ from pipeline.properties import (
 from uncork.core.base.errors import EditRefused
 from uncork.core.edits.pipeline import GeneratorCache, GeneratorChunks
 from uncork.pipeline.equivalence.digests import element_digests
-from uncork.pipeline.equivalence.seeded_twin import seeded, state_kept
-from uncork.pipeline.ir.element_order import in_order
-from uncork.pipeline.ir.python_functions import generator_of, source_of
-from uncork.pipeline.ir.tree import read
-from uncork.pipeline.transforms.apply import apply
-from uncork.pipeline.transforms.generator_chunks import InChunks
-from uncork.pycode.purity.memoized_generator import KeptGenerator
+from uncork.pipeline.equivalence.seeded_twin import create_seeded_copy, preserve_state
+from uncork.pipeline.ir.element_order import with_deterministic_order
+from uncork.pipeline.ir.python_functions import generator_source_of, user_generator_of
+from uncork.pipeline.ir.tree import read_pipeline
+from uncork.pipeline.transforms.apply import apply_edit
+from uncork.pipeline.transforms.generator_chunks import ChunkedGenerator
+from uncork.pycode.purity.memoized_generator import MemoizedGenerator
 from uncork.pycode.purity.reachability import function_digest
 
 ROWS = np.arange(400, dtype=np.float32).reshape(100, 4)
@@ -43,13 +43,15 @@ def made_by(generator, spec=SPEC, **settings):
 
 
 def edit_of(pipeline, elements=8):
-    stage = next(i for i, p in enumerate(pipeline.places) if p.node.kind == "from_generator")
-    return GeneratorChunks(stage=stage, expects=pipeline.digest, elements=elements)
+    stage = next(
+        i for i, p in enumerate(pipeline.stage_locations) if p.node.kind == "from_generator"
+    )
+    return GeneratorChunks(stage=stage, expected_digest=pipeline.digest, max_elements=elements)
 
 
 def chunked(dataset, elements=8):
-    pipeline = read(dataset)
-    return apply(pipeline, edit_of(pipeline, elements)).dataset
+    pipeline = read_pipeline(dataset)
+    return apply_edit(pipeline, edit_of(pipeline, elements)).dataset
 
 
 def yielding(*values, error=None):
@@ -158,7 +160,7 @@ def test_an_array_that_is_filled_anew_is_copied():
 
 def test_nothing_of_a_pass_is_left_with_tensorflow():
     plain = made_by(yielding(*[row.tolist() for row in ROWS]))
-    state = source_of(read(plain).root).state
+    state = generator_source_of(read_pipeline(plain).root).state
     assert len(seen(chunked(plain))[0]) == 100
     assert not state._args
     assert not state._iterators
@@ -211,8 +213,8 @@ def test_each_pass_asks_anew_and_draws_what_it_drew():
 )
 def test_everything_behind_it_stays(build):
     plain = build(made_by(yielding(*ROWS)))
-    pipeline = read(plain)
-    edited = apply(pipeline, edit_of(pipeline))
+    pipeline = read_pipeline(plain)
+    edited = apply_edit(pipeline, edit_of(pipeline))
     assert edited.digest != pipeline.digest
     assert edited.root.at == pipeline.root.at
     assert element_digests(edited.dataset, epochs=2) == element_digests(plain, epochs=2)
@@ -238,7 +240,7 @@ def test_it_is_not_run_further_than_it_was(build):
     dataset = build(made_by(yielding(*ROWS)))
     with pytest.raises(EditRefused, match="may stop before its end"):
         chunked(dataset)
-    assert all(s.chunked is None for s in measured(dataset))
+    assert all(s.chunked_cost is None for s in measured(dataset))
 
 
 def test_a_prefetch_of_the_users_runs_ahead():
@@ -258,21 +260,23 @@ def test_a_prefetch_of_the_users_runs_ahead():
     ids=["arguments", "ragged", "any rank", "no generator"],
 )
 def test_others_are_left_alone(dataset):
-    pipeline = read(dataset)
+    pipeline = read_pipeline(dataset)
     with pytest.raises(EditRefused, match="more than arrays"):
-        apply(pipeline, GeneratorChunks(stage=0, expects=pipeline.digest, elements=8))
+        apply_edit(
+            pipeline, GeneratorChunks(stage=0, expected_digest=pipeline.digest, max_elements=8)
+        )
 
 
 def test_what_it_costs_then_is_measured():
     (source, *_) = measured(made_by(yielding(*ROWS)).batch(40), batch_size=40)
-    assert source.chunked.elements == 40
-    assert source.chunked.wall_s_per_element < source.wall_s_per_element
+    assert source.chunked_cost.max_elements == 40
+    assert source.chunked_cost.wall_s_per_element < source.wall_s_per_element
 
 
 def test_it_is_run_ahead_by_no_more_than_a_step():
     """Where a step takes one element, the next may hang on what the step has done."""
     (source, *_) = measured(made_by(yielding(*ROWS)))
-    assert source.chunked is None
+    assert source.chunked_cost is None
 
 
 def test_large_elements_and_slow_ones_are_left_alone():
@@ -280,14 +284,14 @@ def test_large_elements_and_slow_ones_are_left_alone():
     spec = tf.TensorSpec(large.shape, tf.float32)
     batches = made_by(yielding(*[large] * 9), spec).batch(3)
     (source, *_) = measured(batches, batch_size=3)
-    assert source.chunked is None
+    assert source.chunked_cost is None
 
 
 def test_chunks_end_where_the_shape_does():
     short, long = ROWS[0, :2], ROWS[1]
     plain = made_by(yielding(short, short, long, short), tf.TensorSpec((None,), tf.float32))
-    source = source_of(read(plain).root)
-    chunks = InChunks(source, plain.element_spec, 8)
+    source = generator_source_of(read_pipeline(plain).root)
+    chunks = ChunkedGenerator(source, plain.element_spec, 8)
     assert [chunk.shape for chunk in chunks()] == [(2, 2), (1, 4), (1, 2)]
 
 
@@ -295,7 +299,9 @@ def test_a_chunk_has_no_more_than_a_megabyte():
     """Elements of any length may be long now and then; room for 64 of those is not asked for."""
     long = np.ones(300_000, np.float32)
     plain = made_by(yielding(ROWS[0], long, long, ROWS[1]), tf.TensorSpec((None,), tf.float32))
-    chunks = InChunks(source_of(read(plain).root), plain.element_spec, 64)
+    chunks = ChunkedGenerator(
+        generator_source_of(read_pipeline(plain).root), plain.element_spec, 64
+    )
     given = [chunk for chunk in chunks()]
     assert [chunk.shape for chunk in given] == [(1, 4), (1, 300_000), (1, 300_000), (1, 4)]
     assert max(chunk.base.nbytes for chunk in given) <= 1_200_000
@@ -316,10 +322,10 @@ def test_a_generator_of_the_users_may_have_any_attributes():
 
     ratings = Ratings()
     plain = made_by(ratings)
-    assert generator_of(read(plain).root) is ratings
+    assert user_generator_of(read_pipeline(plain).root) is ratings
     edited = chunked(plain)
     assert seen(edited) == seen(plain)
-    assert generator_of(read(edited).places[0].node) is ratings
+    assert user_generator_of(read_pipeline(edited).stage_locations[0].node) is ratings
 
 
 def test_chunks_are_not_put_into_chunks():
@@ -334,9 +340,9 @@ def test_the_states_that_it_draws_from_are_found_through_it():
         for number in rng.permutation(100):
             yield ROWS[number]
 
-    edited = read(chunked(made_by(shuffled).batch(4)))
+    edited = read_pipeline(chunked(made_by(shuffled).batch(4)))
     before = rng.bit_generator.state
-    with state_kept(edited):
+    with preserve_state(edited):
         assert len(seen(edited.dataset)[0]) == 25
         assert rng.bit_generator.state != before
     assert rng.bit_generator.state == before
@@ -344,16 +350,27 @@ def test_the_states_that_it_draws_from_are_found_through_it():
 
 def test_what_is_kept_comes_in_chunks_and_not_the_other_way_round():
     plain = made_by(yielding(*ROWS)).batch(4)
-    code = function_digest(generator_of(read(plain).stages[0]))
-    kept = apply(
-        read(plain), GeneratorCache(stage=0, expects=read(plain).digest, bytes=1 << 20, code=code)
+    code = function_digest(user_generator_of(read_pipeline(plain).stages[0]))
+    kept = apply_edit(
+        read_pipeline(plain),
+        GeneratorCache(
+            stage=0,
+            expected_digest=read_pipeline(plain).digest,
+            size_bytes=1 << 20,
+            code_digest=code,
+        ),
     )
-    both = apply(kept, edit_of(kept))
-    assert isinstance(generator_of(both.stages[0]), KeptGenerator)
+    both = apply_edit(kept, edit_of(kept))
+    assert isinstance(user_generator_of(both.stages[0]), MemoizedGenerator)
     assert seen(both.dataset) == seen(both.dataset) == seen(plain)
-    first = read(chunked(plain))
+    first = read_pipeline(chunked(plain))
     with pytest.raises(EditRefused, match="rewritten already"):
-        apply(first, GeneratorCache(stage=0, expects=first.digest, bytes=1 << 20, code=code))
+        apply_edit(
+            first,
+            GeneratorCache(
+                stage=0, expected_digest=first.digest, size_bytes=1 << 20, code_digest=code
+            ),
+        )
 
 
 @seed(1)
@@ -372,13 +389,15 @@ def test_random_pipelines_of_generators_give_the_same(steps, size, elements):
     data = made_by(lambda: iter(range(size)), tf.TensorSpec((), tf.int64))
     for step in steps:
         data = step(data)
-    original = read(data)
+    original = read_pipeline(data)
     assume(not draws_ahead(original) and not shuffles_nothing(original))
-    expected = passes(in_order(seeded(original, 9)))
-    assume(not fails_by_fusion(in_order(seeded(original, 9)), expected))
+    expected = passes(with_deterministic_order(create_seeded_copy(original, 9)))
+    assume(not fails_by_fusion(with_deterministic_order(create_seeded_copy(original, 9)), expected))
     try:
-        edited = apply(seeded(original, 9), edit_of(seeded(original, 9), elements))
+        edited = apply_edit(
+            create_seeded_copy(original, 9), edit_of(create_seeded_copy(original, 9), elements)
+        )
     except EditRefused:
         assume(False)
     most = 1 if repeats_ahead(original) else len(expected)
-    assert passes(in_order(edited))[:most] == expected[:most]
+    assert passes(with_deterministic_order(edited))[:most] == expected[:most]

@@ -12,9 +12,9 @@ from pipeline.helpers import changing_table, epochs, kinds, measured, table
 from uncork.core.base.errors import EditRefused
 from uncork.core.edits.pipeline import InlineMap, ParallelMap, VectorizeMap
 from uncork.pipeline.analysis.legality import is_inlined
-from uncork.pipeline.equivalence.seeded_twin import seeded
-from uncork.pipeline.ir.tree import read
-from uncork.pipeline.transforms.apply import apply
+from uncork.pipeline.equivalence.seeded_twin import create_seeded_copy
+from uncork.pipeline.ir.tree import read_pipeline
+from uncork.pipeline.transforms.apply import apply_edit
 
 RANGE = tf.data.Dataset.range
 AUTOTUNE = tf.data.AUTOTUNE
@@ -22,8 +22,8 @@ STATIC, CHANGING = table(), changing_table()
 
 
 def inlined(dataset, stage=1):
-    before = read(dataset)
-    return apply(before, InlineMap(stage=stage, expects=before.digest))
+    before = read_pipeline(dataset)
+    return apply_edit(before, InlineMap(stage=stage, expected_digest=before.digest))
 
 
 def noisy(x):
@@ -53,9 +53,9 @@ BRANCHING = {
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_it_gives_the_same(name) -> None:
     data = RANGE(40).shuffle(20, seed=3).map(FUNCTIONS[name])
-    expected = epochs(seeded(read(data), 5).dataset)
-    before = seeded(read(data), 5)
-    after = apply(before, InlineMap(stage=2, expects=before.digest))
+    expected = epochs(create_seeded_copy(read_pipeline(data), 5).dataset)
+    before = create_seeded_copy(read_pipeline(data), 5)
+    after = apply_edit(before, InlineMap(stage=2, expected_digest=before.digest))
     assert is_inlined(after.root)
     assert epochs(after.dataset) == expected
 
@@ -107,21 +107,21 @@ def test_what_would_show_it_is_refused(data) -> None:
 def test_it_is_done_once() -> None:
     after = inlined(RANGE(4).map(lambda x: x + 1))
     with pytest.raises(EditRefused):
-        apply(after, InlineMap(stage=1, expects=after.digest))
+        apply_edit(after, InlineMap(stage=1, expected_digest=after.digest))
 
 
 def test_another_digest_says_that_something_changed() -> None:
-    before = read(RANGE(4).map(lambda x: x + 1))
+    before = read_pipeline(RANGE(4).map(lambda x: x + 1))
     assert inlined(before.dataset).digest != before.digest
 
 
 def test_it_can_be_run_in_parallel_or_on_batches_afterwards() -> None:
     data = RANGE(40).map(lambda x: x + 1).batch(4)
     after = inlined(data)
-    parallel = apply(after, ParallelMap(stage=1, expects=after.digest))
+    parallel = apply_edit(after, ParallelMap(stage=1, expected_digest=after.digest))
     assert parallel.stages[1].parallelism == AUTOTUNE
     assert not is_inlined(parallel.stages[1])  # several calls at once wait in threads of their own
-    stacked = apply(after, VectorizeMap(stage=1, expects=after.digest))
+    stacked = apply_edit(after, VectorizeMap(stage=1, expected_digest=after.digest))
     assert not any(map(is_inlined, stacked.stages))
     assert epochs(parallel.dataset) == epochs(stacked.dataset) == epochs(data)
 
@@ -129,14 +129,14 @@ def test_it_can_be_run_in_parallel_or_on_batches_afterwards() -> None:
 def test_what_it_would_cost_is_measured() -> None:
     """A call handed to another thread takes microseconds; an addition takes none."""
     stages = measured(RANGE(4096).map(noisy).batch(64), batch_size=64)
-    assert stages[1].inlined is not None
-    assert 0 <= stages[1].inlined.cpu_s_per_element <= stages[1].cpu_s_per_element
-    assert [s.inlined for s in stages if s.kind != "map"] == [None, None]
+    assert stages[1].inlined_cost is not None
+    assert 0 <= stages[1].inlined_cost.cpu_s_per_element <= stages[1].cpu_s_per_element
+    assert [s.inlined_cost for s in stages if s.kind != "map"] == [None, None]
 
 
 def test_what_runs_inline_already_is_not_offered_it_again() -> None:
     stages = measured(inlined(RANGE(64).map(noisy)), batch_size=1)
-    assert stages[1].inlined is None
+    assert stages[1].inlined_cost is None
 
 
 ON_ANOTHER_DEVICE = """

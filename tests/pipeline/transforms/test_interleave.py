@@ -12,9 +12,9 @@ from pipeline.helpers import epochs, measured
 from uncork.core.base.errors import EditRefused
 from uncork.core.edits.pipeline import ParallelInterleave
 from uncork.pipeline.analysis import concurrency
-from uncork.pipeline.equivalence.seeded_twin import seeded
-from uncork.pipeline.ir.tree import read
-from uncork.pipeline.transforms.apply import apply
+from uncork.pipeline.equivalence.seeded_twin import create_seeded_copy
+from uncork.pipeline.ir.tree import read_pipeline
+from uncork.pipeline.transforms.apply import apply_edit
 
 RANGE = tf.data.Dataset.range
 
@@ -32,9 +32,9 @@ def text_files(tmp_path, lines=(7, 3, 0, 12, 5), compression=None):
 
 def in_parallel(data, stage):
     """Seeded twins of both are equal in two epochs."""
-    before = epochs(seeded(read(data), 5).dataset)
-    pipeline = seeded(read(data), 5)
-    after = apply(pipeline, ParallelInterleave(stage=stage, expects=pipeline.digest))
+    before = epochs(create_seeded_copy(read_pipeline(data), 5).dataset)
+    pipeline = create_seeded_copy(read_pipeline(data), 5)
+    after = apply_edit(pipeline, ParallelInterleave(stage=stage, expected_digest=pipeline.digest))
     assert epochs(after.dataset) == before
     assert after.element_spec == data.element_spec
     assert int(after.dataset.cardinality()) == int(data.cardinality())
@@ -98,20 +98,20 @@ def asking_python(x):
     ],
 )
 def test_what_could_come_otherwise_is_left_serial(data):
-    pipeline = read(data())
+    pipeline = read_pipeline(data())
     with pytest.raises(EditRefused, match="read in parallel"):
-        apply(pipeline, ParallelInterleave(stage=1, expects=pipeline.digest))
+        apply_edit(pipeline, ParallelInterleave(stage=1, expected_digest=pipeline.digest))
 
 
 @pytest.mark.parametrize(("files", "readers"), [(1, None), (2, 2), (64, 3)])
 def test_there_are_no_more_readers_than_files(files, readers):
     data = tf.data.Dataset.range(files).interleave(tf.data.Dataset.range, cycle_length=3)
-    assert concurrency.readers(read(data).root) == readers
+    assert concurrency.max_interleave_readers(read_pipeline(data).root) == readers
 
 
 def test_its_readers_are_told(tmp_path):
     files = tf.data.Dataset.from_tensor_slices(text_files(tmp_path, lines=(40, 40)))
     data = files.interleave(tf.data.TFRecordDataset, cycle_length=2).batch(4)
     stages = measured(data)
-    assert [stage.readers for stage in stages] == [None, 2, None]
+    assert [stage.max_readers for stage in stages] == [None, 2, None]
     assert np.isfinite(stages[1].cpu_s_per_element)

@@ -11,11 +11,11 @@ from pipeline.helpers import epochs, measured
 from pipeline.transforms.test_interleave import asking_python, noisy, text_files
 from uncork.core.base.errors import EditRefused
 from uncork.core.edits.pipeline import ReadAhead
-from uncork.pipeline.equivalence.seeded_twin import seeded
-from uncork.pipeline.ir.tree import read
-from uncork.pipeline.profile.element_ratios import elements_of_one
-from uncork.pipeline.transforms.apply import apply
-from uncork.pipeline.transforms.read_ahead import in_turn
+from uncork.pipeline.equivalence.seeded_twin import create_seeded_copy
+from uncork.pipeline.ir.tree import read_pipeline
+from uncork.pipeline.profile.element_ratios import count_longest_input
+from uncork.pipeline.transforms.apply import apply_edit
+from uncork.pipeline.transforms.read_ahead import count_sequential_inputs
 
 RANGE = tf.data.Dataset.range
 LINES = (7, 3, 0, 12, 5)
@@ -23,11 +23,13 @@ LINES = (7, 3, 0, 12, 5)
 
 def ahead(data, stage, *, readers=2, elements=4):
     """Seeded twins of both are equal in two epochs."""
-    before = epochs(seeded(read(data), 5).dataset)
-    pipeline = seeded(read(data), 5)
+    before = epochs(create_seeded_copy(read_pipeline(data), 5).dataset)
+    pipeline = create_seeded_copy(read_pipeline(data), 5)
     expects = pipeline.digest
-    edit = ReadAhead(stage=stage, expects=expects, readers=readers, elements=elements)
-    after = apply(pipeline, edit)
+    edit = ReadAhead(
+        stage=stage, expected_digest=expects, readers=readers, elements_per_reader=elements
+    )
+    after = apply_edit(pipeline, edit)
     assert epochs(after.dataset) == before
     assert after.element_spec == data.element_spec
     assert int(after.dataset.cardinality()) == int(data.cardinality())
@@ -75,10 +77,15 @@ def test_a_length_that_nobody_knows_must_stay_unknown(tmp_path):
         files.interleave(tf.data.TFRecordDataset, cycle_length=1),
         tf.data.TFRecordDataset(files),
     ):
-        pipeline = read(reader.take(60))
+        pipeline = read_pipeline(reader.take(60))
         assert pipeline.cardinality == tf.data.UNKNOWN_CARDINALITY
         with pytest.raises(EditRefused, match="read ahead"):
-            apply(pipeline, ReadAhead(stage=2, expects=pipeline.digest, readers=2, elements=9))
+            apply_edit(
+                pipeline,
+                ReadAhead(
+                    stage=2, expected_digest=pipeline.digest, readers=2, elements_per_reader=9
+                ),
+            )
 
 
 def test_elements_within_files_may_be_mapped(tmp_path):
@@ -108,9 +115,12 @@ def test_a_file_that_is_gone_fails_at_the_same_element(tmp_path):
 
 
 def test_where_errors_are_ignored_it_is_refused(tmp_path):
-    pipeline = read(tf.data.TFRecordDataset(text_files(tmp_path)).ignore_errors())
+    pipeline = read_pipeline(tf.data.TFRecordDataset(text_files(tmp_path)).ignore_errors())
     with pytest.raises(EditRefused, match="ignored further up"):
-        apply(pipeline, ReadAhead(stage=1, expects=pipeline.digest, readers=2, elements=9))
+        apply_edit(
+            pipeline,
+            ReadAhead(stage=1, expected_digest=pipeline.digest, readers=2, elements_per_reader=9),
+        )
 
 
 @pytest.mark.parametrize(
@@ -129,34 +139,37 @@ def test_where_errors_are_ignored_it_is_refused(tmp_path):
     ],
 )
 def test_what_could_come_otherwise_is_left_alone(data):
-    pipeline = read(data())
-    top = len(pipeline.places) - 1
-    assert in_turn(pipeline.places[top].node) is None
+    pipeline = read_pipeline(data())
+    top = len(pipeline.stage_locations) - 1
+    assert count_sequential_inputs(pipeline.stage_locations[top].node) is None
     with pytest.raises(EditRefused, match="read ahead"):
-        apply(pipeline, ReadAhead(stage=top, expects=pipeline.digest, readers=2, elements=9))
+        apply_edit(
+            pipeline,
+            ReadAhead(stage=top, expected_digest=pipeline.digest, readers=2, elements_per_reader=9),
+        )
 
 
 @pytest.mark.parametrize("edit", [{"readers": 1}, {"elements": 0}])
 def test_an_edit_that_reads_nothing_ahead_is_refused(edit):
-    pipeline = read(RANGE(5).flat_map(RANGE))
+    pipeline = read_pipeline(RANGE(5).flat_map(RANGE))
     given = {"readers": 2, "elements": 9} | edit
     with pytest.raises(EditRefused, match="read ahead"):
-        apply(pipeline, ReadAhead(stage=1, expects=pipeline.digest, **given))
+        apply_edit(pipeline, ReadAhead(stage=1, expected_digest=pipeline.digest, **given))
 
 
 def test_the_longer_of_the_first_two_is_counted(tmp_path):
     names = text_files(tmp_path, (7, 9, 30))
-    node = read(tf.data.TFRecordDataset(names)).root
-    assert elements_of_one(node, node.inputs[0].dataset, 5.0) == 9
-    assert elements_of_one(node, node.inputs[0].dataset, 0.0) is None
+    node = read_pipeline(tf.data.TFRecordDataset(names)).root
+    assert count_longest_input(node, node.inputs[0].dataset, 5.0) == 9
+    assert count_longest_input(node, node.inputs[0].dataset, 0.0) is None
     Path(names[0]).write_bytes(b"no records at all" * 9)
-    assert elements_of_one(node, node.inputs[0].dataset, 5.0) is None
+    assert count_longest_input(node, node.inputs[0].dataset, 5.0) is None
 
 
 def test_of_inputs_nobody_has_counted_there_may_be_many(tmp_path):
     names = tf.data.Dataset.from_tensor_slices(text_files(tmp_path, LINES))
     data = names.filter(lambda name: tf.strings.length(name) > 0).flat_map(tf.data.TFRecordDataset)
-    assert in_turn(read(data).root) >= 64
+    assert count_sequential_inputs(read_pipeline(data).root) >= 64
     ahead(data, 2, readers=3)
 
 
@@ -165,18 +178,18 @@ def test_brief_inputs_are_not_told(tmp_path):
     windows = RANGE(4_000).window(5, shift=1).flat_map(lambda w: w.batch(5)).batch(4)
     rows = RANGE(400).batch(4).flat_map(tf.data.Dataset.from_tensor_slices).batch(4)
     for data in (windows, rows):
-        assert {stage.of_one for stage in measured(data)} == {None}
+        assert {stage.max_input_elements for stage in measured(data)} == {None}
 
 
 def test_it_is_told_of_stages_and_of_what_they_have_become(tmp_path):
     names = text_files(tmp_path, (9_000, 9_000, 9_000))
     data = tf.data.TFRecordDataset(names).batch(64)
     before = measured(data)
-    assert [(stage.readers, stage.of_one) for stage in before] == [
+    assert [(stage.max_readers, stage.max_input_elements) for stage in before] == [
         (None, None), (3, 9_000), (None, None),
     ]  # fmt: skip
     after = measured(ahead(data, 1, elements=9_000).dataset)
-    assert [(stage.kind, stage.readers, stage.parallelism) for stage in after][1] == (
+    assert [(stage.kind, stage.max_readers, stage.parallelism) for stage in after][1] == (
         "interleave", None, 2,
     )  # fmt: skip
     assert after[1].cpu_s_per_element > 0

@@ -6,15 +6,17 @@ import tensorflow as tf
 
 from uncork.core.base.errors import EditRefused
 from uncork.core.edits.pipeline import Rebatch
-from uncork.pipeline.ir.tree import read
-from uncork.pipeline.transforms.apply import apply
+from uncork.pipeline.ir.tree import read_pipeline
+from uncork.pipeline.transforms.apply import apply_edit
 
 RANGE = tf.data.Dataset.range
 
 
 def larger(data, times=4, size=32):
-    pipeline = read(data)
-    return apply(pipeline, Rebatch(times=times, batch_size=size, expects=pipeline.digest))
+    pipeline = read_pipeline(data)
+    return apply_edit(
+        pipeline, Rebatch(batch_multiplier=times, batch_size=size, expected_digest=pipeline.digest)
+    )
 
 
 def sizes(dataset):
@@ -85,7 +87,10 @@ def test_what_cannot_be_put_together_is_refused(data):
 
 def test_another_pipeline_is_refused():
     with pytest.raises(EditRefused):
-        apply(read(RANGE(8).batch(2)), Rebatch(times=2, batch_size=4, expects="another"))
+        apply_edit(
+            read_pipeline(RANGE(8).batch(2)),
+            Rebatch(batch_multiplier=2, batch_size=4, expected_digest="another"),
+        )
 
 
 def test_batches_that_would_be_left_over_keep_their_samples():

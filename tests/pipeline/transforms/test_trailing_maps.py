@@ -10,10 +10,10 @@ from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 
 from uncork.core.base.errors import EditRefused
 from uncork.core.edits.pipeline import AutotuneOff, GatherLast, VectorizeMap
-from uncork.pipeline.ir.tree import read
-from uncork.pipeline.transforms.apply import apply
-from uncork.pipeline.transforms.late_gather import gathered_arrays
-from uncork.pipeline.transforms.trailing_maps import in_step, last_maps
+from uncork.pipeline.ir.tree import read_pipeline
+from uncork.pipeline.transforms.apply import apply_edit
+from uncork.pipeline.transforms.late_gather import gather_keras_arrays
+from uncork.pipeline.transforms.trailing_maps import find_step_offload, find_trailing_maps
 
 Dataset = tf.data.Dataset
 PIXELS = np.random.default_rng(3).integers(0, 256, (24, 5, 4, 3), "uint8")
@@ -22,7 +22,7 @@ MEAN = tf.constant(np.random.default_rng(4).normal(size=(5, 4, 3)), tf.float32)
 
 
 def last_map(pipeline):
-    return next(iter(last_maps(pipeline)), None)
+    return next(iter(find_trailing_maps(pipeline)), None)
 
 
 def images():
@@ -86,15 +86,15 @@ OTHERS = {
 @pytest.mark.parametrize("kind", FOUND)
 def test_what_it_makes_elsewhere_is_the_same(kind):
     dataset = FOUND[kind]()
-    found = last_map(read(dataset))
+    found = last_map(read_pipeline(dataset))
     assert found is not None
-    assert found.spared > 0.7
+    assert found.saved_transfer_share > 0.7
     device = tf.zeros([]).device
-    step = tf.function(found.on(device))
-    assert found.below.cardinality() == dataset.cardinality()
+    step = tf.function(found.on_device(device))
+    assert found.input_dataset.cardinality() == dataset.cardinality()
     if "shuffle" not in kind:
-        again = found.below.map(lambda *given: found.made(given))
-        for given, here, wanted in zip(found.below, again, dataset, strict=True):
+        again = found.input_dataset.map(lambda *given: found.map_element(given))
+        for given, here, wanted in zip(found.input_dataset, again, dataset, strict=True):
             for made in (step(given), here):
                 assert tf.nest.map_structure(tf.TensorSpec.from_tensor, made) == (
                     tf.nest.map_structure(tf.TensorSpec.from_tensor, wanted)
@@ -104,14 +104,14 @@ def test_what_it_makes_elsewhere_is_the_same(kind):
 
 
 def test_every_op_of_it_runs_on_the_device_that_is_named():
-    found = last_map(read(on_cpu()))
+    found = last_map(read_pipeline(on_cpu()))
     device = "/job:localhost/replica:0/task:0/device:CPU:0"
 
     @tf.function
     def step(given):
-        return found.on(device)(given)
+        return found.on_device(device)(given)
 
-    graph = step.get_concrete_function(found.below.element_spec).graph.as_graph_def()
+    graph = step.get_concrete_function(found.input_dataset.element_spec).graph.as_graph_def()
     nodes = [*graph.node, *(node for f in graph.library.function for node in f.node_def)]
     asked = {n.device for n in nodes if n.op not in ("NoOp", "Placeholder", "Identity", "Const")}
     assert asked == {device}  # the call, too: what it gives would travel back otherwise
@@ -119,46 +119,46 @@ def test_every_op_of_it_runs_on_the_device_that_is_named():
 
 @pytest.mark.parametrize("why", OTHERS)
 def test_it_stays_where_it_is_where(why):
-    assert last_map(read(OTHERS[why]())) is None
+    assert last_map(read_pipeline(OTHERS[why]())) is None
 
 
 def test_what_makes_nothing_larger_is_told():
-    found = last_map(read(batches(lambda x, y: (x[..., ::-1], y))))
+    found = last_map(read_pipeline(batches(lambda x, y: (x[..., ::-1], y))))
     assert found is not None
-    assert found.spared == 0
+    assert found.saved_transfer_share == 0
 
 
 def places(dataset):
-    return [place for place in read(dataset).places if place.node.kind == "map"]
+    return [place for place in read_pipeline(dataset).stage_locations if place.node.kind == "map"]
 
 
 def test_the_step_could_do_the_map_behind_the_batch():
     dataset = batches().prefetch(1)
     (place,) = places(dataset)
-    found = in_step(place)
-    assert (found.digest, found.vectorized) == (last_map(read(dataset)).digest, ())
-    assert found.spared == pytest.approx(1 - (5 * 4 * 3 + 8) / (4 * 5 * 4 * 3 + 8))
+    found = find_step_offload(place)
+    assert (found.digest, found.vectorized_maps) == (last_map(read_pipeline(dataset)).digest, ())
+    assert found.saved_transfer_share == pytest.approx(1 - (5 * 4 * 3 + 8) / (4 * 5 * 4 * 3 + 8))
 
 
 def test_and_the_last_two():
     dataset = batches().map(lambda x, y: (x * 2.0, y))
-    lower, upper = (in_step(place) for place in places(dataset))
+    lower, upper = (find_step_offload(place) for place in places(dataset))
     assert upper is None  # by itself it makes nothing larger
-    _, two = last_maps(read(dataset))
+    _, two = find_trailing_maps(read_pipeline(dataset))
     assert lower.digest == two.digest
     assert len(two.maps) == 2
-    for given, wanted in zip(two.below, dataset, strict=True):
-        made = tf.function(two.on(""))(given)
+    for given, wanted in zip(two.input_dataset, dataset, strict=True):
+        made = tf.function(two.on_device(""))(given)
         assert made[0].numpy().tobytes() == wanted[0].numpy().tobytes()
 
 
 def test_it_could_do_one_below_the_batch_once_that_takes_whole_batches():
     dataset = images().map(scaled).shuffle(9, seed=2).batch(8)
     (place,) = places(dataset)
-    found = in_step(place)
-    pipeline = read(dataset)
-    edited = apply(pipeline, VectorizeMap(stage=1, expects=pipeline.digest))
-    assert (found.digest, found.vectorized) == (last_map(edited).digest, (1,))
+    found = find_step_offload(place)
+    pipeline = read_pipeline(dataset)
+    edited = apply_edit(pipeline, VectorizeMap(stage=1, expected_digest=pipeline.digest))
+    assert (found.digest, found.vectorized_maps) == (last_map(edited).digest, (1,))
 
 
 def test_of_a_map_that_decodes_it_could_do_what_comes_after():
@@ -170,16 +170,18 @@ def test_of_a_map_that_decodes_it_could_do_what_comes_after():
 
     dataset = Dataset.from_tensor_slices((encoded, LABELS)).map(load).batch(8)
     (place,) = places(dataset)
-    assert in_step(place).vectorized == (1,)
-    assert in_step(read(dataset).places[0]) is None  # words are no rows of numbers
+    assert find_step_offload(place).vectorized_maps == (1,)
+    assert (
+        find_step_offload(read_pipeline(dataset).stage_locations[0]) is None
+    )  # words are no rows of numbers
 
 
 def test_neither_one_below_another_kind_of_map_nor_one_in_a_branch():
     below, _ = places(batches(scaled).map(flipped))
-    assert in_step(below) is None
+    assert find_step_offload(below) is None
     joined = Dataset.zip((batches(), Dataset.range(3)))
     (place,) = places(joined)
-    assert in_step(place) is None
+    assert find_step_offload(place) is None
 
 
 def shuffled(rows, size):
@@ -199,23 +201,27 @@ def vectorized(pipeline):
     below = [i for i, node in enumerate(pipeline.stages) if node.kind == "map"]
     batch = next(i for i, node in enumerate(pipeline.stages) if node.kind == "batch")
     for stage in (i for i in below if i < batch):
-        pipeline = apply(pipeline, VectorizeMap(stage=stage, expects=pipeline.digest))
+        pipeline = apply_edit(pipeline, VectorizeMap(stage=stage, expected_digest=pipeline.digest))
     return pipeline
 
 
 @pytest.mark.parametrize("kind", PICKED)
 def test_rows_are_gathered_by_their_numbers(kind):
-    pipeline = read(PICKED[kind]())
-    found = in_step(pipeline.places[0])
+    pipeline = read_pipeline(PICKED[kind]())
+    found = find_step_offload(pipeline.stage_locations[0])
     first = vectorized(pipeline)
-    edited = apply(first, GatherLast(expects=first.digest))
-    run = last_maps(edited)[-1]
+    edited = apply_edit(first, GatherLast(expected_digest=first.digest))
+    run = find_trailing_maps(edited)[-1]
     assert found.digest == run.digest
-    assert found.held_bytes >= PIXELS.nbytes + LABELS.nbytes
-    assert tf.nest.map_structure(lambda spec: spec.dtype, run.below.element_spec) == tf.int64
+    assert found.resident_bytes >= PIXELS.nbytes + LABELS.nbytes
+    assert (
+        tf.nest.map_structure(lambda spec: spec.dtype, run.input_dataset.element_spec) == tf.int64
+    )
     assert edited.element_spec == pipeline.element_spec
-    step = tf.function(run.on(""))
-    for numbers, here, wanted in zip(run.below, edited.dataset, PICKED[kind](), strict=True):
+    step = tf.function(run.on_device(""))
+    for numbers, here, wanted in zip(
+        run.input_dataset, edited.dataset, PICKED[kind](), strict=True
+    ):
         for made in (step(numbers), here):
             for a, b in zip(tf.nest.flatten(made), tf.nest.flatten(wanted), strict=True):
                 assert a.numpy().tobytes() == b.numpy().tobytes()
@@ -227,13 +233,13 @@ def test_rows_of_any_numbers_are_gathered_bit_for_bit(dtype, shape):
     rows = np.random.default_rng(1).integers(0, 256, (9, *shape, 16), "uint8")
     rows[:3] = 255  # as floats, no numbers
     rows = rows[..., :1].astype("bool")[..., 0] if dtype == "bool" else rows.view(dtype)[..., 0]
-    pipeline = read(Dataset.from_tensor_slices(rows).batch(4))
-    edited = apply(pipeline, GatherLast(expects=pipeline.digest))
-    (run,) = last_maps(edited)
+    pipeline = read_pipeline(Dataset.from_tensor_slices(rows).batch(4))
+    edited = apply_edit(pipeline, GatherLast(expected_digest=pipeline.digest))
+    (run,) = find_trailing_maps(edited)
     assert edited.element_spec == pipeline.element_spec
-    step = tf.function(run.on(""), jit_compile=True)
-    for numbers, wanted in zip(run.below, pipeline.dataset, strict=True):
-        for made in (step(numbers), tf.function(run.on(""))(numbers)):
+    step = tf.function(run.on_device(""), jit_compile=True)
+    for numbers, wanted in zip(run.input_dataset, pipeline.dataset, strict=True):
+        for made in (step(numbers), tf.function(run.on_device(""))(numbers)):
             assert made.dtype == wanted.dtype
             assert made.numpy().tobytes() == wanted.numpy().tobytes()
 
@@ -243,29 +249,32 @@ def test_batches_are_batched_again(drops):
     inner, outer = drops
     rows = np.arange(9 * 8, dtype="uint8").reshape(9, 8)
     batched = Dataset.from_tensor_slices(rows).batch(2, drop_remainder=inner)
-    pipeline = read(batched.batch(2, drop_remainder=outer))
-    edited = apply(pipeline, GatherLast(expects=pipeline.digest))
+    pipeline = read_pipeline(batched.batch(2, drop_remainder=outer))
+    edited = apply_edit(pipeline, GatherLast(expected_digest=pipeline.digest))
     assert edited.element_spec == pipeline.element_spec
     for made, wanted in zip(edited.dataset, pipeline.dataset, strict=True):
         assert np.array_equal(made, wanted)
 
 
 def test_rows_are_put_on_a_device_once():
-    pipeline = read(PICKED["with a map behind"]())
-    edited = apply(pipeline, GatherLast(expects=pipeline.digest))
-    calm = apply(edited, AutotuneOff(expects=edited.digest))
-    one, other = (last_maps(each)[-1] for each in (edited, calm))
-    one.on("")
+    pipeline = read_pipeline(PICKED["with a map behind"]())
+    edited = apply_edit(pipeline, GatherLast(expected_digest=pipeline.digest))
+    calm = apply_edit(edited, AutotuneOff(expected_digest=edited.digest))
+    one, other = (find_trailing_maps(each)[-1] for each in (edited, calm))
+    one.on_device("")
     held = [map_.dataset.__dict__["_uncork_placed"] for map_ in one.maps]
-    other.on("")
+    other.on_device("")
     assert [map_.dataset.__dict__["_uncork_placed"] for map_ in other.maps] == held
 
 
 def test_more_rows_are_the_same_work():
     many = Dataset.from_tensor_slices((np.tile(PIXELS, (2, 1, 1, 1)), np.tile(LABELS, 2)))
-    few, more = (in_step(read(rows.batch(8)).places[0]) for rows in (images(), many))
+    few, more = (
+        find_step_offload(read_pipeline(rows.batch(8)).stage_locations[0])
+        for rows in (images(), many)
+    )
     assert few.digest == more.digest
-    assert more.held_bytes == 2 * few.held_bytes
+    assert more.resident_bytes == 2 * few.resident_bytes
 
 
 @pytest.mark.parametrize(
@@ -279,7 +288,7 @@ def test_more_rows_are_the_same_work():
     ],
 )
 def test_rows_that_something_else_is_done_to_stay(dataset):
-    assert in_step(read(dataset).places[0]) is None
+    assert find_step_offload(read_pipeline(dataset).stage_locations[0]) is None
 
 
 ARRAYS = {
@@ -300,13 +309,13 @@ def test_rows_of_arrays_are_gathered_where_keras_gathers_them(kind):
         keras.utils.set_random_seed(3)
         return ArrayDataAdapter(x, LABELS, **given).get_tf_dataset()
 
-    plain, gathered = read_by_keras(), gathered_arrays(read(read_by_keras()))
+    plain, gathered = read_by_keras(), gather_keras_arrays(read_pipeline(read_by_keras()))
     assert gathered.element_spec == plain.element_spec
-    (run,) = last_maps(read(gathered))
-    assert run.held_bytes > PIXELS.nbytes
+    (run,) = find_trailing_maps(read_pipeline(gathered))
+    assert run.resident_bytes > PIXELS.nbytes
     keras.utils.set_random_seed(4)
     wanted = list(plain)
-    for made in (gathered, run.below.map(tf.function(run.on("")))):
+    for made in (gathered, run.input_dataset.map(tf.function(run.on_device("")))):
         keras.utils.set_random_seed(4)
         for ours, theirs in zip(made, wanted, strict=True):
             for a, b in zip(tf.nest.flatten(ours), tf.nest.flatten(theirs), strict=True):
@@ -329,16 +338,16 @@ def test_rows_of_arrays_are_gathered_where_keras_gathers_them(kind):
 )
 def test_another_pipeline_than_that_of_keras_is_refused(dataset):
     with pytest.raises(EditRefused, match="another pipeline"):
-        gathered_arrays(read(dataset))
+        gather_keras_arrays(read_pipeline(dataset))
 
 
 def test_rows_of_zipped_arrays_are_gathered_likewise():
     images_of, labels_of = Dataset.from_tensor_slices(PIXELS), Dataset.from_tensor_slices(LABELS)
-    pipeline = read(Dataset.zip((images_of, labels_of)).shuffle(24, seed=3).batch(8))
-    edited = apply(pipeline, GatherLast(expects=pipeline.digest))
+    pipeline = read_pipeline(Dataset.zip((images_of, labels_of)).shuffle(24, seed=3).batch(8))
+    edited = apply_edit(pipeline, GatherLast(expected_digest=pipeline.digest))
     for ours, theirs in zip(pipeline.dataset, edited.dataset, strict=True):
         for one, other in zip(ours, theirs, strict=True):
             np.testing.assert_array_equal(one, other)
-    shorter = read(Dataset.zip((images_of, labels_of.take(9))).batch(8))
+    shorter = read_pipeline(Dataset.zip((images_of, labels_of.take(9))).batch(8))
     with pytest.raises(EditRefused, match="does more to its rows"):
-        apply(shorter, GatherLast(expects=shorter.digest))
+        apply_edit(shorter, GatherLast(expected_digest=shorter.digest))

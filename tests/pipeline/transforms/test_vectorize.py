@@ -10,25 +10,25 @@ from tensorflow.python.ops.parallel_for import pfor
 from pipeline.helpers import epochs, kinds
 from uncork.core.base.errors import EditRefused
 from uncork.core.edits.pipeline import DrawFirst, VectorizeMap
-from uncork.pipeline.analysis.legality import batch_above
+from uncork.pipeline.analysis.legality import find_downstream_batch
 from uncork.pipeline.equivalence.digests import element_digests
-from uncork.pipeline.equivalence.seeded_twin import seeded
-from uncork.pipeline.functions.batched_ops import known
-from uncork.pipeline.ir.tree import read
-from uncork.pipeline.transforms.apply import apply
+from uncork.pipeline.equivalence.seeded_twin import create_seeded_copy
+from uncork.pipeline.functions.batched_ops import extend_pfor_converters
+from uncork.pipeline.ir.tree import read_pipeline
+from uncork.pipeline.transforms.apply import apply_edit
 
 LINES = [f"{n},{n * 0.25},{n % 3},word{n % 5}" for n in range(23)]
 
 
 def moved(dataset, stage=1):
-    pipeline = read(dataset)
-    return apply(pipeline, VectorizeMap(stage=stage, expects=pipeline.digest))
+    pipeline = read_pipeline(dataset)
+    return apply_edit(pipeline, VectorizeMap(stage=stage, expected_digest=pipeline.digest))
 
 
 def both(dataset, stage=1):
     """Two passes over the twin of a pipeline, and over the same rewritten."""
-    twins = [seeded(read(dataset), 5) for _ in range(2)]
-    changed = apply(twins[1], VectorizeMap(stage=stage, expects=twins[1].digest))
+    twins = [create_seeded_copy(read_pipeline(dataset), 5) for _ in range(2)]
+    changed = apply_edit(twins[1], VectorizeMap(stage=stage, expected_digest=twins[1].digest))
     assert changed.element_spec == twins[0].element_spec
     return epochs(twins[0].dataset, 100), epochs(changed.dataset, 100)
 
@@ -101,28 +101,28 @@ def image(parts):
 
 def test_records_are_parsed_a_batch_at_a_time(records):
     dataset = tf.data.TFRecordDataset(records).shuffle(7, seed=1).map(parsed).batch(6)
-    original, changed = both(dataset, len(read(dataset).stages) - 2)
+    original, changed = both(dataset, len(read_pipeline(dataset).stages) - 2)
     assert changed == original
 
 
 def test_what_reads_a_variable_is_not_moved():
     strength = tf.Variable(2, dtype=tf.int64)
-    twin = read(tf.data.Dataset.range(9).map(lambda x: x * strength).shuffle(9).batch(3))
+    twin = read_pipeline(tf.data.Dataset.range(9).map(lambda x: x * strength).shuffle(9).batch(3))
     with pytest.raises(EditRefused, match="reads a variable"):
-        apply(twin, VectorizeMap(stage=1, expects=twin.digest))
+        apply_edit(twin, VectorizeMap(stage=1, expected_digest=twin.digest))
 
 
 def test_maps_are_moved_one_after_the_other(records):
     dataset = tf.data.TFRecordDataset(records).map(parsed).shuffle(9).map(image).batch(6)
-    original = epochs(seeded(read(dataset), 5).dataset)
-    twin = seeded(read(dataset), 5)
+    original = epochs(create_seeded_copy(read_pipeline(dataset), 5).dataset)
+    twin = create_seeded_copy(read_pipeline(dataset), 5)
     top = len(twin.stages) - 2
     below = top - 2
     with pytest.raises(EditRefused, match="lies map"):
-        apply(twin, VectorizeMap(stage=below, expects=twin.digest))
-    assert batch_above(twin, below, moved={top}) == top + 1
-    once = apply(twin, VectorizeMap(stage=top, expects=twin.digest))
-    twice = apply(once, VectorizeMap(stage=below, expects=once.digest))
+        apply_edit(twin, VectorizeMap(stage=below, expected_digest=twin.digest))
+    assert find_downstream_batch(twin, below, moved_maps={top}) == top + 1
+    once = apply_edit(twin, VectorizeMap(stage=top, expected_digest=twin.digest))
+    twice = apply_edit(once, VectorizeMap(stage=below, expected_digest=once.digest))
     assert kinds(twice)[-4:] == ["shuffle", "batch", "map", "map"]
     assert epochs(twice.dataset) == original
 
@@ -216,14 +216,14 @@ def test_a_corrupt_record_ends_the_same_batch(tmp_path):
         for number in range(9):
             writer.write(example(number) if number != 5 else b"no example")
     dataset = tf.data.TFRecordDataset(path).map(parsed).batch(3)
-    original, changed = both(dataset, len(read(dataset).stages) - 2)
+    original, changed = both(dataset, len(read_pipeline(dataset).stages) - 2)
     assert original[0].error.index == 1
     assert (changed[0].error.type, changed[0].error.index) == ("InvalidArgumentError", 1)
 
 
 def test_the_users_own_vectorizing_stays_as_tensorflow_made_it():
     before = dict(pfor._pfor_converter_registry)
-    with known():
+    with extend_pfor_converters():
         assert "LookupTableFindV2" in pfor._pfor_converter_registry
     moved(lines().map(csv).batch(5))
     assert pfor._pfor_converter_registry == before
@@ -238,9 +238,9 @@ def test_what_goes_by_draws_takes_a_batch_once_they_are_made():
     dataset = tf.data.Dataset.from_tensor_slices(rows).map(disturbed).batch(5)
     with pytest.raises(EditRefused):
         moved(dataset)
-    as_it_is, changed = (seeded(read(dataset), 5) for _ in range(2))
-    changed = apply(changed, DrawFirst(stage=1, expects=changed.digest))
-    changed = apply(changed, VectorizeMap(stage=2, expects=changed.digest))
+    as_it_is, changed = (create_seeded_copy(read_pipeline(dataset), 5) for _ in range(2))
+    changed = apply_edit(changed, DrawFirst(stage=1, expected_digest=changed.digest))
+    changed = apply_edit(changed, VectorizeMap(stage=2, expected_digest=changed.digest))
     assert kinds(changed)[:4] == ["from_tensor_slices", "map", "batch", "map"]
     assert epochs(changed.dataset) == epochs(as_it_is.dataset)
 
@@ -306,7 +306,7 @@ def test_what_tensorflow_does_otherwise_to_a_stack_is_not_moved(case):
     """An error in one element would become numbers in the next one's row."""
     with pytest.raises(EditRefused):
         moved(IDS.map(ELSEWHERE[case]).batch(4))
-    with known():
+    with extend_pfor_converters():
         assert "Roll" not in pfor._pfor_converter_registry
     assert "Roll" in pfor._pfor_converter_registry
 

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.data.ops import dataset_ops
 
-from uncork.pipeline.ir.tree import read
+from uncork.pipeline.ir.tree import read_pipeline
 from uncork.pycode.frames.dataset_lines import record_source_lines, source_line
 
 
@@ -19,7 +19,7 @@ def test_each_stage_has_its_own_line():
     data = tf.data.Dataset.range(3)
     first = here() - 1
     data = data.map(lambda x: x).batch(2)
-    lines = [int(node.at.rpartition(":")[2]) for node in read(data).stages]
+    lines = [int(node.at.rpartition(":")[2]) for node in read_pipeline(data).stages]
     assert lines[0] == first
     assert first < lines[1] <= first + 4
 
@@ -27,7 +27,7 @@ def test_each_stage_has_its_own_line():
 def test_chains_inside_tensorflow_count_as_the_users_call():
     data = tf.data.Dataset.list_files(__file__)
     line = here() - 1
-    assert {node.at.rpartition(":")[2] for node in read(data).stages} == {str(line)}
+    assert {node.at.rpartition(":")[2] for node in read_pipeline(data).stages} == {str(line)}
 
 
 def test_recording_twice_hooks_once():

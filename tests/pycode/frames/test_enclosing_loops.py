@@ -9,7 +9,7 @@ from textwrap import dedent
 
 import pytest
 
-from uncork.pycode.frames.enclosing_loops import loops_around, made_anew, passes
+from uncork.pycode.frames.enclosing_loops import count_passes, is_recreated_each_pass, loops_around
 
 ONCE = {
     "one loop": """
@@ -185,7 +185,7 @@ def counted(source: str, folder: Path) -> set[int | None]:
     script = folder / "train.py"
     script.write_text(source)
     seen: set[int | None] = set()
-    runpy.run_path(str(script), {"look": lambda: seen.add(passes(sys._getframe(1)))})
+    runpy.run_path(str(script), {"look": lambda: seen.add(count_passes(sys._getframe(1)))})
     return seen
 
 
@@ -245,7 +245,7 @@ for epoch in range(3):
 """
     script, seen = tmp_path / "train.py", set()
     script.write_text(source)
-    runpy.run_path(str(script), {"at_caller": lambda: seen.add(passes(sys._getframe(2)))})
+    runpy.run_path(str(script), {"at_caller": lambda: seen.add(count_passes(sys._getframe(2)))})
     assert seen == {3}
 
 
@@ -278,7 +278,7 @@ def test_a_source_that_cannot_be_parsed_has_no_loops(tmp_path: Path) -> None:
 
 
 def test_no_frame_is_no_loop() -> None:
-    assert passes(None) == 1
+    assert count_passes(None) == 1
 
 
 MADE_ANEW = {
@@ -435,9 +435,11 @@ MADE_ANEW = {
 def test_data_that_is_another_object_in_each_pass(anew: bool, source: str, tmp_path: Path) -> None:
     script, seen = tmp_path / "train.py", set()
     script.write_text(dedent(source))
-    runpy.run_path(str(script), {"look": lambda: seen.add(made_anew(sys._getframe(1)))})
+    runpy.run_path(
+        str(script), {"look": lambda: seen.add(is_recreated_each_pass(sys._getframe(1)))}
+    )
     assert seen == {anew}
 
 
 def test_no_frame_reads_nothing() -> None:
-    assert not made_anew(None)
+    assert not is_recreated_each_pass(None)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import gc
 
-from uncork.pycode.frames.layer_registry import Layers
+from uncork.pycode.frames.layer_registry import LayerRegistry
 
 
 class Layer:
@@ -10,28 +10,28 @@ class Layer:
 
 
 def test_the_innermost_scope_tells():
-    layers, outer, inner = Layers(), Layer(), Layer()
-    layers.entered(outer, "model_1")
-    layers.entered(inner, "model_1/dense_1")
-    assert layers.of("model_1/dense_1/MatMul") is inner
-    assert layers.of("model_1/Cast") is outer
-    assert layers.of("Cast") is None
+    layers, outer, inner = LayerRegistry(), Layer(), Layer()
+    layers.note_call(outer, "model_1")
+    layers.note_call(inner, "model_1/dense_1")
+    assert layers.layer_of_op("model_1/dense_1/MatMul") is inner
+    assert layers.layer_of_op("model_1/Cast") is outer
+    assert layers.layer_of_op("Cast") is None
 
 
 def test_a_layer_that_is_gone_is_not_kept():
-    layers, layer = Layers(), Layer()
-    layers.made(layer, "train.py:3")
-    layers.entered(layer, "dense")
-    assert layers.known() == [layer]
+    layers, layer = LayerRegistry(), Layer()
+    layers.note_creation(layer, "train.py:3")
+    layers.note_call(layer, "dense")
+    assert layers.live_layers() == [layer]
     del layer
     gc.collect()
-    assert layers.known() == []
-    assert layers.of("dense/MatMul") is None
+    assert layers.live_layers() == []
+    assert layers.layer_of_op("dense/MatMul") is None
 
 
 def test_of_what_was_not_seen_no_line_is_known():
-    assert Layers().at(Layer()) is None
-    assert Layers().at(None) is None
+    assert LayerRegistry().creation_location(Layer()) is None
+    assert LayerRegistry().creation_location(None) is None
 
 
 def test_what_a_class_takes_for_equal_is_not_asked():
@@ -41,9 +41,9 @@ def test_what_a_class_takes_for_equal_is_not_asked():
 
         __hash__ = None
 
-    layers, one, other = Layers(), Strange(), Strange()
-    layers.made(one, "train.py:3")
-    layers.entered(one, "strange")
-    assert layers.at(one) == "train.py:3"
-    assert layers.at(other) is None
-    assert layers.of("strange/MatMul") is one
+    layers, one, other = LayerRegistry(), Strange(), Strange()
+    layers.note_creation(one, "train.py:3")
+    layers.note_call(one, "strange")
+    assert layers.creation_location(one) == "train.py:3"
+    assert layers.creation_location(other) is None
+    assert layers.layer_of_op("strange/MatMul") is one

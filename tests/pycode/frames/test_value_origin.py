@@ -9,7 +9,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.pycode.frames.value_origin import only_call, only_change, origin
+from uncork.pycode.frames.value_origin import (
+    find_array_origin,
+    find_only_assignment,
+    find_only_call,
+)
 
 
 @pytest.fixture
@@ -37,7 +41,7 @@ def test_the_last_assignment_is_its_origin(script):
         def unused():
             images = None
         """)
-    assert origin(module.images, module) == "train.py:3"
+    assert find_array_origin(module.images, module) == "train.py:3"
 
 
 @pytest.mark.parametrize(
@@ -52,25 +56,25 @@ def test_the_last_assignment_is_its_origin(script):
 )
 def test_assignments_have_many_forms(script, text, line):
     module = script(text)
-    assert origin(module.waves, module) == f"train.py:{line}"
+    assert find_array_origin(module.waves, module) == f"train.py:{line}"
 
 
 def test_a_tensor_of_the_same_numbers_comes_from_there_too(script):
     module = script("import numpy as np\nwaves = np.random.default_rng(1).normal(size=(30, 200))")
-    assert origin(tf.constant(module.waves), module) == "train.py:2"
-    assert origin(tf.constant(module.waves + 1), module) is None
+    assert find_array_origin(tf.constant(module.waves), module) == "train.py:2"
+    assert find_array_origin(tf.constant(module.waves + 1), module) is None
 
 
 def test_what_has_no_name_has_no_line(script, tmp_path):
     module = script("import numpy as np\nheld = [np.ones(3)]")
-    assert origin(module.held[0], module) is None
+    assert find_array_origin(module.held[0], module) is None
     (tmp_path / "train.py").unlink()
     module.waves = np.ones(3)
-    assert origin(module.waves, module) is None
+    assert find_array_origin(module.waves, module) is None
 
 
 def test_nothing_is_known_of_what_nobody_runs():
-    assert origin(np.ones(3), types.ModuleType("typed")) is None
+    assert find_array_origin(np.ones(3), types.ModuleType("typed")) is None
 
 
 @pytest.mark.parametrize(
@@ -83,7 +87,7 @@ def test_nothing_is_known_of_what_nobody_runs():
     ],
 )
 def test_a_call_in_one_place_is_found(script, text, line):
-    assert only_call("pad_sequences", script(text)) == line
+    assert find_only_call("pad_sequences", script(text)) == line
 
 
 @pytest.mark.parametrize(
@@ -96,4 +100,4 @@ def test_a_call_in_one_place_is_found(script, text, line):
     ],
 )
 def test_what_changes_a_variable_is_found_where_it_is_one(script, text, line):
-    assert only_change("bank", script(text)) == line
+    assert find_only_assignment("bank", script(text)) == line

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.pycode.purity.guards import Guards, UnguardedError
+from uncork.pycode.purity.guards import StateGuards, UnguardedError
 
 RATE = 0.5
 HISTORY: list[float] = []
@@ -72,50 +72,50 @@ def calls_another(x, *, factor=3):
     ],
 )
 def test_what_changes_is_named(monkeypatch, function, change, named):
-    guards = Guards(function)
-    assert guards.changed() is None
+    guards = StateGuards(function)
+    assert guards.find_change() is None
     change(monkeypatch)
-    assert guards.changed() == named
+    assert guards.find_change() == named
     monkeypatch.undo()
-    assert guards.changed() is None
+    assert guards.find_change() is None
 
 
 def test_entries_that_change_in_place():
-    guards = Guards(reads_containers)
+    guards = StateGuards(reads_containers)
     HISTORY.append(1.0)
-    assert guards.changed() == "HISTORY"
+    assert guards.find_change() == "HISTORY"
     HISTORY.pop()
-    assert guards.changed() is None
+    assert guards.find_change() is None
     WEIGHTS[0] = 7
-    assert guards.changed() == "WEIGHTS"
+    assert guards.find_change() == "WEIGHTS"
     WEIGHTS[0] = 1
-    assert guards.changed() is None
+    assert guards.find_change() is None
 
 
 def test_an_equal_number_is_the_same(monkeypatch):
-    guards = Guards(reads_global)
+    guards = StateGuards(reads_global)
     monkeypatch.setitem(globals(), "RATE", float("0.5"))
-    assert guards.changed() is None
+    assert guards.find_change() is None
     monkeypatch.setitem(globals(), "RATE", np.float64(0.5))
-    assert guards.changed() == "RATE"
+    assert guards.find_change() == "RATE"
 
 
 def test_what_is_not_read_may_change(monkeypatch):
-    guards = Guards(reads_setting)
+    guards = StateGuards(reads_setting)
     monkeypatch.setattr(SETTINGS, "unread", 2)
     monkeypatch.setitem(globals(), "RATE", 9.0)
-    assert guards.changed() is None
+    assert guards.find_change() is None
 
 
 def test_attributes_of_an_object_of_the_users(trainer, monkeypatch):
-    guards = Guards(trainer.step)
+    guards = StateGuards(trainer.step)
     trainer.unread += 1
-    assert guards.changed() is None
+    assert guards.find_change() is None
     trainer.count += 1
-    assert guards.changed() == "count"
+    assert guards.find_change() == "count"
     trainer.count -= 1
     monkeypatch.setattr(Trainer, "temperature", 2.0)
-    assert guards.changed() == "temperature"
+    assert guards.find_change() == "temperature"
 
 
 def test_closures():
@@ -124,10 +124,10 @@ def test_closures():
     def step(x):
         return x * held
 
-    guards = Guards(step)
-    assert guards.changed() is None
+    guards = StateGuards(step)
+    assert guards.find_change() is None
     held = 2
-    assert guards.changed() == "held"
+    assert guards.find_change() == "held"
 
 
 @pytest.mark.parametrize(
@@ -150,11 +150,11 @@ def test_what_keras_reads_of_layers(change, named):
         return loss
 
     step(tf.ones((2, 3)))
-    guards = Guards(step)
+    guards = StateGuards(step)
     step(tf.ones((2, 3)))
-    assert guards.changed() is None  # weights, slots and seeds are TensorFlow's
+    assert guards.find_change() is None  # weights, slots and seeds are TensorFlow's
     change(model)
-    assert guards.changed() == named
+    assert guards.find_change() == named
 
 
 def reads_large(x):
@@ -214,18 +214,18 @@ def writes_to_what_is_open(x):
 )
 def test_what_cannot_be_watched_is_refused(function, words):
     with pytest.raises(UnguardedError, match=words):
-        Guards(function)
+        StateGuards(function)
 
 
 def test_names_of_attributes_are_no_globals():
     """``x.LARGE`` has nothing to do with a global of that name."""
-    Guards(lambda x: x.LARGE)
+    StateGuards(lambda x: x.LARGE)
 
 
 def test_code_is_told_apart():
-    assert Guards(reads_global).code == Guards(reads_global).code
-    assert Guards(reads_global).code != Guards(reads_setting).code
-    assert Guards(calls_another).code != Guards(reads_global).code
+    assert StateGuards(reads_global).code_digest == StateGuards(reads_global).code_digest
+    assert StateGuards(reads_global).code_digest != StateGuards(reads_setting).code_digest
+    assert StateGuards(calls_another).code_digest != StateGuards(reads_global).code_digest
 
 
 def test_code_is_the_same_wherever_it_stands():
@@ -235,15 +235,15 @@ def test_code_is_the_same_wherever_it_stands():
     for above in ("", "# a comment\n"):
         names: dict[str, object] = {}
         exec(compile(above + source, "train.py", "exec"), names)
-        found[above] = Guards(names["made"]).code
+        found[above] = StateGuards(names["made"]).code_digest
     assert len(set(found.values())) == 1
 
 
 def test_a_look_takes_microseconds(trainer):
-    guards = Guards(trainer.step)
+    guards = StateGuards(trainer.step)
     begin = time.thread_time()
     for _ in range(1_000):
-        guards.changed()
+        guards.find_change()
     assert time.thread_time() - begin < 0.5
 
 
@@ -258,16 +258,16 @@ def reads_by_text(x):
 
 def test_attributes_of_a_function_itself():
     counts_its_calls.calls = 0
-    guards = Guards(counts_its_calls)
-    assert guards.changed() is None
+    guards = StateGuards(counts_its_calls)
+    assert guards.find_change() is None
     counts_its_calls(1)
-    assert guards.changed() == "calls"
+    assert guards.find_change() == "calls"
 
 
 def test_attributes_looked_up_by_text(monkeypatch):
-    guards = Guards(reads_by_text)
+    guards = StateGuards(reads_by_text)
     monkeypatch.setattr(SETTINGS, "scale", 3.0)
-    assert guards.changed() == "scale"
+    assert guards.find_change() == "scale"
 
 
 class Long:
@@ -289,11 +289,11 @@ class Long:
 
 def test_methods_that_a_step_does_not_call_do_not_count():
     long = Long()
-    guards = Guards(long.step)
+    guards = StateGuards(long.step)
     long.train()
-    assert guards.changed() is None
+    assert guards.find_change() is None
     long.rate = 0.25
-    assert guards.changed() == "rate"
+    assert guards.find_change() == "rate"
 
 
 @pytest.mark.parametrize(
@@ -318,11 +318,11 @@ def test_what_keras_reads_by_reference(change):
         return loss
 
     step(tf.ones((2, 3)), tf.ones((2, 2)))
-    guards = Guards(step)
+    guards = StateGuards(step)
     step(tf.ones((2, 3)), tf.ones((2, 2)))
-    assert guards.changed() is None
+    assert guards.find_change() is None
     change(model)
-    assert guards.changed() is not None
+    assert guards.find_change() is not None
 
 
 SCHEDULE = keras.optimizers.schedules.CosineDecay(0.2, 20)
@@ -341,10 +341,10 @@ class Stepper:
 
 def test_names_that_are_met_while_an_object_is_looked_at():
     stepper = Stepper()
-    guards = Guards(Stepper.first, stepper)
-    assert guards.changed() is None
+    guards = StateGuards(Stepper.first, stepper)
+    assert guards.find_change() is None
     stepper.trainer.count = 3
-    assert guards.changed() == "count"
+    assert guards.find_change() == "count"
 
 
 def skips(x):
@@ -382,11 +382,11 @@ def skips_twice(x):
 @pytest.mark.parametrize("function", [skips, swallows, suppresses, skips_twice])
 def test_a_step_that_catches_errors_is_no_graph(function):
     with pytest.raises(UnguardedError, match="catches errors"):
-        Guards(function)
+        StateGuards(function)
 
 
 def test_what_lets_errors_pass_may_be_one():
-    assert Guards(lets_pass).changed() is None
+    assert StateGuards(lets_pass).find_change() is None
 
 
 class OfALibrary:
@@ -403,10 +403,10 @@ OfALibrary.__module__ = "some_library"
 
 
 def test_what_looks_up_its_answers_cannot_be_watched(monkeypatch):
-    monkeypatch.setattr("uncork.pycode.purity.guards.is_users_class", lambda _: False)
+    monkeypatch.setattr("uncork.pycode.purity.guards.is_user_class", lambda _: False)
     settings = OfALibrary()
     with pytest.raises(UnguardedError, match="looks up its answers"):
-        Guards(lambda: settings.kl_weight)
+        StateGuards(lambda: settings.kl_weight)
 
 
 class Settings(dict):
@@ -416,10 +416,10 @@ class Settings(dict):
 def test_attributes_of_a_container_count():
     settings = Settings(a=1)
     settings.rate = 0.1
-    guards = Guards(lambda: (settings["a"], settings.rate))
-    assert guards.changed() is None
+    guards = StateGuards(lambda: (settings["a"], settings.rate))
+    assert guards.find_change() is None
     settings.rate = 0.2
-    assert guards.changed() == "rate"
+    assert guards.find_change() == "rate"
 
 
 def test_modules_of_a_folder_without_an_init_are_the_user_s(tmp_path, monkeypatch):
@@ -428,9 +428,9 @@ def test_modules_of_a_folder_without_an_init_are_the_user_s(tmp_path, monkeypatc
     monkeypatch.syspath_prepend(tmp_path)
     import bare.settings  # noqa: PLC0415
 
-    guards = Guards(lambda: bare.settings.RATE)
+    guards = StateGuards(lambda: bare.settings.RATE)
     bare.settings.RATE = 0.2
-    assert guards.changed() == "RATE"
+    assert guards.find_change() == "RATE"
 
 
 class Setting(NamedTuple):
@@ -440,10 +440,10 @@ class Setting(NamedTuple):
 
 def test_fields_of_a_named_tuple_are_read():
     setting = Setting(0.1, [4])
-    guards = Guards(lambda: (setting.rate, setting.widths))
-    assert guards.changed() is None
+    guards = StateGuards(lambda: (setting.rate, setting.widths))
+    assert guards.find_change() is None
     setting.widths.append(8)
-    assert guards.changed() is not None
+    assert guards.find_change() is not None
 
 
 class Computes:
@@ -476,7 +476,7 @@ class Redirects:
 
 @pytest.mark.parametrize("kind", [Computes, Describes, Redirects])
 def test_other_ways_to_look_up_an_answer(kind, monkeypatch):
-    monkeypatch.setattr("uncork.pycode.purity.guards.is_users_class", lambda _: False)
+    monkeypatch.setattr("uncork.pycode.purity.guards.is_user_class", lambda _: False)
     settings = kind()
     with pytest.raises(UnguardedError, match="looks up its answers"):
-        Guards(lambda: settings.rate)
+        StateGuards(lambda: settings.rate)

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.pycode.purity.index_dependence import dependence
-from uncork.pycode.purity.random_draws import drawn_alike
+from uncork.pycode.purity.index_dependence import find_dependence
+from uncork.pycode.purity.random_draws import copy_with_fixed_random_state
 from uncork.pycode.purity.reachability import loader_digest
 
 TABLE = np.arange(4_000, dtype="float32").reshape(-1, 4)
@@ -78,7 +78,7 @@ class Endless(Rows):
 
 @pytest.mark.parametrize("loader", [Rows, Stacking, Resizing, Reading, Endless])
 def test_batches_of_an_index_alone(loader):
-    assert dependence(loader()) == "index"
+    assert find_dependence(loader()) == "index"
 
 
 class NumPysDraws(Rows):
@@ -133,13 +133,13 @@ def test_draws_are_told_from_other_state_and_given_back(loader):
     keras.utils.set_random_seed(2)
     plain = repr([one[index] for index in (3, 1)])
     keras.utils.set_random_seed(2)
-    assert dependence(other) == "draws"
+    assert find_dependence(other) == "draws"
     assert repr([other[index] for index in (3, 1)]) == plain
 
 
 @pytest.mark.parametrize("loader", DRAWING)
 def test_batches_drawn_alike_do_not_depend_on_their_turn(loader):
-    alike = drawn_alike(loader())
+    alike = copy_with_fixed_random_state(loader())
     first = [repr(alike[index]) for index in range(4)]
     assert [repr(alike[index]) for index in reversed(range(4))][::-1] == first
 
@@ -345,7 +345,7 @@ class Failing(Rows):
     ],
 )
 def test_what_threads_may_not_share_or_what_cannot_be_seen(loader):
-    assert dependence(loader()) == "more"
+    assert find_dependence(loader()) == "more"
 
 
 def test_a_closure_that_counts_is_seen():
@@ -356,7 +356,7 @@ def test_a_closure_that_counts_is_seen():
             calls.append(index)
             return self.rows[:8]
 
-    assert dependence(Closing()) == "more"
+    assert find_dependence(Closing()) == "more"
 
 
 def test_a_plan_expects_the_code_and_the_settings_not_the_data():
@@ -377,8 +377,8 @@ def test_a_switch_that_the_code_asks_for_is_part_of_it():
     on, off = Augmenting(), Augmenting()
     on.augment, off.augment = True, False
     assert loader_digest(on) != loader_digest(off)
-    assert dependence(off) == "index"
-    assert dependence(on) == "draws"
+    assert find_dependence(off) == "index"
+    assert find_dependence(on) == "draws"
 
 
 def test_a_global_switch_is_part_of_it(monkeypatch):
@@ -402,8 +402,8 @@ def test_a_function_in_an_attribute_is_part_of_the_loader(wrapped):
 
 
 def test_what_a_function_in_an_attribute_draws_is_seen():
-    assert dependence(Transforming(plain)) == "index"
-    assert dependence(Transforming(noisy)) == "draws"
+    assert find_dependence(Transforming(plain)) == "index"
+    assert find_dependence(Transforming(noisy)) == "draws"
 
 
 def test_a_setting_of_a_class_without_methods_is_part_of_the_loader(monkeypatch):
@@ -447,5 +447,5 @@ class Lazy(Rows):
 
 
 def test_an_object_that_minds_being_looked_at_ends_nothing():
-    assert dependence(Lazy()) == "more"
+    assert find_dependence(Lazy()) == "more"
     assert loader_digest(Lazy())

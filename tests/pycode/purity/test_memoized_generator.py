@@ -16,10 +16,10 @@ from uncork.core.base.errors import EditRefused
 from uncork.core.base.record import replace
 from uncork.core.edits.pipeline import GeneratorCache
 from uncork.pipeline.equivalence.digests import element_digests
-from uncork.pipeline.ir.python_functions import generator_of
-from uncork.pipeline.ir.tree import read
-from uncork.pipeline.transforms.apply import apply
-from uncork.pycode.purity.memoized_generator import KeptGenerator
+from uncork.pipeline.ir.python_functions import user_generator_of
+from uncork.pipeline.ir.tree import read_pipeline
+from uncork.pipeline.transforms.apply import apply_edit
+from uncork.pycode.purity.memoized_generator import MemoizedGenerator
 from uncork.pycode.purity.reachability import function_digest
 
 ROWS = np.arange(40, dtype=np.float32).reshape(10, 4)
@@ -86,17 +86,19 @@ def made_by(generator, **settings):
 
 def keepable(dataset):
     found = by_decree(dataset, batch_size=1)
-    return next((s.keepable for s in found if s.keepable), None)
+    return next((s.memoization for s in found if s.memoization), None)
 
 
 def edit_of(dataset):
-    pipeline = read(dataset)
-    code = function_digest(generator_of(pipeline.stages[0]))
-    return GeneratorCache(stage=0, expects=pipeline.digest, bytes=1 << 20, code=code)
+    pipeline = read_pipeline(dataset)
+    code = function_digest(user_generator_of(pipeline.stages[0]))
+    return GeneratorCache(
+        stage=0, expected_digest=pipeline.digest, size_bytes=1 << 20, code_digest=code
+    )
 
 
 def kept(dataset):
-    return apply(read(dataset), edit_of(dataset)).dataset
+    return apply_edit(read_pipeline(dataset), edit_of(dataset)).dataset
 
 
 def values(dataset):
@@ -112,7 +114,7 @@ def test_what_yields_the_same_is_kept(generator):
     dataset = made_by(generator)
     found = keepable(dataset.shuffle(10).batch(2))
     assert found is not None
-    assert found.bytes == 10 * (4 * 4 + 128)
+    assert found.total_bytes == 10 * (4 * 4 + 128)
     assert element_digests(kept(dataset), epochs=3) == element_digests(dataset, epochs=3)
 
 
@@ -121,7 +123,7 @@ def test_what_is_kept_is_a_copy():
 
     The same happens without us, so the elements themselves are not compared.
     """
-    holder = KeptGenerator(rows_in_one_place, most_bytes=10_000)
+    holder = MemoizedGenerator(rows_in_one_place, max_bytes=10_000)
     list(holder())
     np.testing.assert_array_equal(np.stack(list(holder())), ROWS)
 
@@ -133,7 +135,7 @@ def test_what_may_yield_something_else_is_not(generator):
 
 def test_arguments_are_left_alone():
     dataset = made_by(rows_of, args=(ROWS,))
-    assert generator_of(read(dataset).root) is None
+    assert user_generator_of(read_pipeline(dataset).root) is None
     assert keepable(dataset) is None
 
 
@@ -158,11 +160,15 @@ def test_it_is_run_once():
 )
 def test_everything_behind_it_stays(build):
     plain = build(made_by(rows))
-    pipeline = read(plain)
-    stage = next(i for i, p in enumerate(pipeline.places) if p.node.kind == "from_generator")
+    pipeline = read_pipeline(plain)
+    stage = next(
+        i for i, p in enumerate(pipeline.stage_locations) if p.node.kind == "from_generator"
+    )
     code = function_digest(rows)
-    edit = GeneratorCache(stage=stage, expects=pipeline.digest, bytes=1 << 20, code=code)
-    edited = apply(pipeline, edit)
+    edit = GeneratorCache(
+        stage=stage, expected_digest=pipeline.digest, size_bytes=1 << 20, code_digest=code
+    )
+    edited = apply_edit(pipeline, edit)
     assert edited.digest != pipeline.digest
     assert edited.root.at == pipeline.root.at
     assert element_digests(edited.dataset, epochs=3) == element_digests(plain, epochs=3)
@@ -177,7 +183,7 @@ def test_what_it_reads_may_change_between_passes(monkeypatch):
 
 
 def test_what_has_changed_is_run_twice_before_it_is_kept(monkeypatch):
-    holder = KeptGenerator(rows, most_bytes=10_000)
+    holder = MemoizedGenerator(rows, max_bytes=10_000)
     runs, noting = [], holder._noting
     monkeypatch.setattr(holder, "_noting", lambda *of: runs.append(of) or noting(*of))
     list(holder())
@@ -190,7 +196,7 @@ def test_what_has_changed_is_run_twice_before_it_is_kept(monkeypatch):
 
 def test_what_changes_before_the_first_pass_counts(monkeypatch):
     """As a callback does at the start of a training: nothing was looked at since."""
-    holder = KeptGenerator(drawing, most_bytes=10_000)
+    holder = MemoizedGenerator(drawing, max_bytes=10_000)
     monkeypatch.setitem(SCALE, "by", 5.0)
     found = [np.stack(list(holder())).tolist() for _ in range(4)]
     assert all(a != b for a, b in itertools.combinations(found, 2))
@@ -203,7 +209,7 @@ def drawing():
 
 
 def test_what_gives_something_else_then_is_not_kept(monkeypatch):
-    holder = KeptGenerator(drawing, most_bytes=10_000)
+    holder = MemoizedGenerator(drawing, max_bytes=10_000)
     list(holder())
     monkeypatch.setitem(SCALE, "by", 5.0)
     found = [np.stack(list(holder())).tolist() for _ in range(4)]
@@ -216,7 +222,7 @@ def ending():
 
 
 def test_what_a_generator_says_at_its_end_is_said_each_time(capsys):
-    holder = KeptGenerator(ending, most_bytes=10_000)
+    holder = MemoizedGenerator(ending, max_bytes=10_000)
     for _ in range(3):
         list(holder())
     assert capsys.readouterr().out.count("left out") == 3
@@ -224,7 +230,7 @@ def test_what_a_generator_says_at_its_end_is_said_each_time(capsys):
 
 def test_a_pass_in_which_something_was_drawn_is_not_kept():
     dataset = kept(made_by(unseen))
-    holder = generator_of(read(dataset).root)
+    holder = user_generator_of(read_pipeline(dataset).root)
     list(dataset)
     assert len(holder) == 0
 
@@ -237,25 +243,32 @@ def test_a_pass_that_was_left_is_not_kept():
 
 def test_no_more_is_kept_than_was_planned_for():
     dataset = made_by(rows)
-    changed = apply(read(dataset), replace(edit_of(dataset), bytes=3 * 16)).dataset
+    changed = apply_edit(
+        read_pipeline(dataset), replace(edit_of(dataset), size_bytes=3 * 16)
+    ).dataset
     assert values(changed) == values(changed) == values(dataset)
-    assert len(generator_of(read(changed).root)) == 0
+    assert len(user_generator_of(read_pipeline(changed).root)) == 0
 
 
 def test_other_code_is_refused():
     with pytest.raises(EditRefused, match="tune"):
-        apply(read(made_by(rows)), replace(edit_of(made_by(rows)), code="c0de"))
+        apply_edit(
+            read_pipeline(made_by(rows)), replace(edit_of(made_by(rows)), code_digest="c0de")
+        )
     with pytest.raises(EditRefused):
-        apply(
-            read(tf.data.Dataset.range(3)),
-            replace(edit_of(made_by(rows)), expects=read(tf.data.Dataset.range(3)).digest),
+        apply_edit(
+            read_pipeline(tf.data.Dataset.range(3)),
+            replace(
+                edit_of(made_by(rows)),
+                expected_digest=read_pipeline(tf.data.Dataset.range(3)).digest,
+            ),
         )
 
 
 def test_it_is_kept_once():
     dataset = kept(made_by(rows))
     with pytest.raises(EditRefused):
-        apply(read(dataset), edit_of(dataset))
+        apply_edit(read_pipeline(dataset), edit_of(dataset))
     assert keepable(dataset) is None
 
 
@@ -291,7 +304,7 @@ def test_what_is_laid_out_otherwise_is_trusted_again(monkeypatch):
             view.flags.writeable = False
             yield view * np.float32(SCALE["by"]) if SCALE["by"] != 3.0 else view.T
 
-    holder = KeptGenerator(views, most_bytes=100_000)
+    holder = MemoizedGenerator(views, max_bytes=100_000)
     list(holder())
     monkeypatch.setitem(SCALE, "by", 3.0)
     for _ in range(3):

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from uncork.pycode.purity.random_draws import Draws
-from uncork.pycode.purity.reachability import reached, reached_by
+from uncork.pycode.purity.random_draws import RandomStates
+from uncork.pycode.purity.reachability import find_reachable, find_reachable_from_function
 
 
 def weak(x):
@@ -60,16 +60,16 @@ def asks_bound(x):
     ],
 )
 def test_a_name_that_means_other_code_is_something_else(monkeypatch, function, place, name, other):
-    before = reached_by(function).digest
-    assert reached_by(function).digest == before != ""
+    before = find_reachable_from_function(function).digest
+    assert find_reachable_from_function(function).digest == before != ""
     monkeypatch.setitem(place, name, other)
-    assert reached_by(function).digest != before
+    assert find_reachable_from_function(function).digest != before
 
 
 def test_so_is_one_of_a_class(monkeypatch):
-    before = reached_by(asks_a_class).digest
+    before = find_reachable_from_function(asks_a_class).digest
     monkeypatch.setattr(Holder, "aug", staticmethod(strong))
-    assert reached_by(asks_a_class).digest not in ("", before)
+    assert find_reachable_from_function(asks_a_class).digest not in ("", before)
 
 
 def test_and_one_of_a_closure():
@@ -78,29 +78,29 @@ def test_and_one_of_a_closure():
     def asks(x):
         return held(x)
 
-    before = reached_by(asks).digest
+    before = find_reachable_from_function(asks).digest
     held = strong
-    assert reached_by(asks).digest not in ("", before)
+    assert find_reachable_from_function(asks).digest not in ("", before)
 
 
 def test_the_system_s_random_numbers_cannot_be_given_back():
-    found = reached(SimpleNamespace(rng=random.SystemRandom()))
+    found = find_reachable(SimpleNamespace(rng=random.SystemRandom()))
     assert found.digest == ""
-    Draws(found.generators).give_back()
+    RandomStates(found.generators).restore()
 
 
 def test_the_second_normal_number_is_given_back_too():
     rng = np.random.RandomState(3)
-    draws = Draws([rng])
+    draws = RandomStates([rng])
     first, second = rng.randn(), rng.randn()
-    draws.give_back()
+    draws.restore()
     assert (rng.randn(), rng.randn()) == (first, second)
-    draws.give_back()
+    draws.restore()
     rng.randn()
-    between = Draws([rng])
+    between = RandomStates([rng])
     assert rng.randn() == second
-    assert between.are_other()
-    between.give_back()
+    assert between.has_changed()
+    between.restore()
     assert rng.randn() == second
 
 
@@ -112,6 +112,6 @@ def imports_late(x):
 
 def test_a_library_that_is_imported_on_the_way_is_no_change(monkeypatch):
     monkeypatch.delitem(sys.modules, "colorsys", raising=False)
-    before = reached_by(imports_late).digest
+    before = find_reachable_from_function(imports_late).digest
     imports_late(0.5)
-    assert reached_by(imports_late).digest == before != ""
+    assert find_reachable_from_function(imports_late).digest == before != ""

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from uncork.pycode.purity.referrers import holders_of, owners_of
+from uncork.pycode.purity.referrers import find_owners, find_referrers
 
 # Attributes of tensors become dictionaries while the collector's lists are walked: 3,000 of them
 # are more than begin a collection. In a process of its own, as it dies where that happens.
@@ -49,11 +49,11 @@ def test_tensors_that_make_their_attributes_meanwhile_do_no_harm() -> None:
 
 def test_collections_go_on_afterwards_only_where_they_did_before() -> None:
     assert gc.isenabled()
-    holders_of(_Owner)
+    find_referrers(_Owner)
     assert gc.isenabled()
     gc.disable()
     try:
-        holders_of(_Owner)
+        find_referrers(_Owner)
         assert not gc.isenabled()
     finally:
         gc.enable()
@@ -66,6 +66,6 @@ def test_owners_hold_in_a_dictionary_in_slots_or_in_themselves() -> None:
     with_dictionary.__dict__["word"] = word
     other.word = [word]
     words = [word]
-    found = [id(each) for each in owners_of(word)]
+    found = [id(each) for each in find_owners(word)]
     assert {id(each) for each in (plain, with_dictionary, with_slots, words)} <= set(found)
     assert id(other) not in found

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from uncork.pycode.purity.side_effects import ForbiddenError, outside
+from uncork.pycode.purity.side_effects import ForbiddenError, note_side_effects
 
 
 def writing(folder):
@@ -65,20 +65,20 @@ def folder(tmp_path):
     [writing, appending, writing_low_down, removing, starting, printing, logging_, complaining],
 )
 def test_what_others_could_notice_is_seen(does, folder):
-    with outside() as seen:
+    with note_side_effects() as seen:
         does(folder)
     assert seen
 
 
 def test_reading_is_nothing_to_others(folder):
-    with outside() as seen:
+    with note_side_effects() as seen:
         reading(folder)
     assert seen == []
 
 
 def test_nothing_is_noted_afterwards_and_streams_are_given_back(folder):
     streams = sys.stdout, sys.stderr
-    with pytest.raises(KeyError), outside() as seen:
+    with pytest.raises(KeyError), note_side_effects() as seen:
         raise KeyError
     appending(folder)
     printing(folder)
@@ -96,14 +96,14 @@ def test_what_other_threads_do_is_their_own(folder):
 
     other = threading.Thread(target=act)
     other.start()
-    with outside() as seen:
+    with note_side_effects() as seen:
         go.set()
         other.join()
     assert seen == []
 
 
 def test_threads_that_it_begins_count_as_its_own(folder):
-    with outside() as seen, ThreadPoolExecutor(2) as pool:
+    with note_side_effects() as seen, ThreadPoolExecutor(2) as pool:
         list(pool.map(lambda act: act(folder), [appending, printing]))
     assert sorted(set(seen)) == ["open", "print"]
 
@@ -111,7 +111,7 @@ def test_threads_that_it_begins_count_as_its_own(folder):
 def test_a_thread_that_waits_for_work_is_no_longer_watched_then(folder):
     before = sys.stdout, threading.Thread.start
     pool = ThreadPoolExecutor(1)
-    with outside() as seen:
+    with note_side_effects() as seen:
         pool.submit(reading, folder).result()
     pool.submit(printing, folder).result()
     assert seen == []
@@ -120,7 +120,7 @@ def test_a_thread_that_waits_for_work_is_no_longer_watched_then(folder):
 
 
 def test_no_thread_is_begun_where_that_is_forbidden(folder):
-    with outside(forbid=True) as seen, pytest.raises(ForbiddenError):
+    with note_side_effects(forbid=True) as seen, pytest.raises(ForbiddenError):
         threading.Thread(target=appending, args=(folder,)).start()
     assert seen == ["thread"]
     assert (folder / "there").read_text() == "so far"
@@ -130,24 +130,24 @@ def test_no_thread_is_begun_where_that_is_forbidden(folder):
     "act", [lambda out: out.writelines(["one"]), lambda out: out.buffer.write(b"one")]
 )
 def test_other_ways_to_print_are_seen(act, capsys):
-    with outside() as seen:
+    with note_side_effects() as seen:
         act(sys.stdout)
     assert seen == ["print"]
     assert capsys.readouterr().out == "one"
-    with outside(forbid=True):
+    with note_side_effects(forbid=True):
         act(sys.stdout)
     assert capsys.readouterr().out == ""
 
 
 def test_all_that_is_printed_arrives(capsys):
-    with outside():
+    with note_side_effects():
         print("one", "two")
     assert capsys.readouterr().out == "one two\n"
 
 
 @pytest.mark.parametrize("act", [writing, appending, writing_low_down, removing, starting])
 def test_what_is_forbidden_does_not_happen(act, folder):
-    with outside(forbid=True), pytest.raises(ForbiddenError):
+    with note_side_effects(forbid=True), pytest.raises(ForbiddenError):
         act(folder)
     assert [(p.name, p.read_text()) for p in folder.iterdir()] == [("there", "so far")]
     act(folder)  # allowed again
@@ -155,14 +155,14 @@ def test_what_is_forbidden_does_not_happen(act, folder):
 
 @pytest.mark.parametrize("act", [printing, logging_, complaining])
 def test_what_is_forbidden_is_not_said(act, folder, capsys):
-    with outside(forbid=True) as seen:
+    with note_side_effects(forbid=True) as seen:
         act(folder)
     assert seen
     assert capsys.readouterr() == ("", "")
 
 
 def test_reading_is_allowed(folder):
-    with outside(forbid=True) as seen:
+    with note_side_effects(forbid=True) as seen:
         reading(folder)
     assert seen == []
 
@@ -174,7 +174,7 @@ def test_threads_that_are_watched_at_once_leave_the_streams_as_they_were():
     seen = []
 
     def watched():
-        with outside() as noted:
+        with note_side_effects() as noted:
             first.set()
             second.wait(10)
             print("", end="")
@@ -182,7 +182,7 @@ def test_threads_that_are_watched_at_once_leave_the_streams_as_they_were():
 
     thread = threading.Thread(target=watched)
     thread.start()
-    with outside() as noted:
+    with note_side_effects() as noted:
         first.wait(10)
     assert noted == []
     second.set()
@@ -194,7 +194,7 @@ def test_threads_that_are_watched_at_once_leave_the_streams_as_they_were():
 def test_who_exchanges_how_threads_begin_meanwhile_keeps_that(monkeypatch):
     """As tools that follow requests through threads do."""
     monkeypatch.setattr(threading.Thread, "start", threading.Thread.start)  # given back at the end
-    with outside():
+    with note_side_effects():
         threading.Thread.start = theirs = functools.partialmethod(threading.Thread.start)
     assert vars(threading.Thread)["start"] is theirs
     done = []

@@ -4,18 +4,18 @@ import warnings
 
 import pytest
 
-from uncork.pycode.syntax.parse import parsed
+from uncork.pycode.syntax.parse import parse_source
 
 
 @pytest.mark.parametrize("action", ["always", "error"])
 def test_what_the_parser_warns_of_is_not_said(action):
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter(action)
-        assert parsed(r'x = "\d"').body
+        assert parse_source(r'x = "\d"').body
     assert not seen
 
 
 def test_warnings_are_said_again_afterwards():
-    parsed("x = 1")
+    parse_source("x = 1")
     with pytest.warns(UserWarning, match="mine"):
         warnings.warn("mine", stacklevel=1)

@@ -17,14 +17,14 @@ from records import (
 from uncork.core.base.measurement import Spread
 from uncork.core.base.record import replace
 from uncork.report.content.diagnosis_content import (
+    cost_text,
     diagnosis_info,
-    main_brake,
+    main_bottleneck,
     next_command,
     noise_sentence,
     step_time,
     verdict,
     workload_info,
-    worth,
 )
 
 ENVIRONMENT = replace(
@@ -79,20 +79,22 @@ def test_an_unknown_ceiling_is_called_unknown(value):
 
 def test_the_main_brake_is_the_largest_gain_and_never_a_trap():
     found = workload_diagnosis(findings=(TRAP, FINDINGS[2], FINDINGS[0]))
-    assert main_brake(found) == FINDINGS[0]
-    assert main_brake(healthy_diagnosis()) is None
+    assert main_bottleneck(found) == FINDINGS[0]
+    assert main_bottleneck(healthy_diagnosis()) is None
 
 
 def test_what_hides_an_accelerator_comes_before_what_is_known():
-    assert main_brake(workload_diagnosis(findings=(FINDINGS[0], HIDDEN))) == HIDDEN
-    assert worth(HIDDEN) == "how much it costs is not known"
+    assert main_bottleneck(workload_diagnosis(findings=(FINDINGS[0], HIDDEN))) == HIDDEN
+    assert cost_text(HIDDEN) == "how much it costs is not known"
 
 
 def test_a_share_is_one_of_what_it_was_taken_of():
-    found = replace(FINDINGS[0], share=0.88, upper_bound=8.7, interval=None)
-    assert worth(replace(found, of="the whole run")) == "88 % of the whole run, up to 8.7x"
-    assert worth(found) == "88 % of the step, up to 8.7x"
-    assert worth(TRAP) == "spoils the training"
+    found = replace(FINDINGS[0], share=0.88, upper_bound=8.7, upper_bound_interval=None)
+    assert (
+        cost_text(replace(found, share_of="the whole run")) == "88 % of the whole run, up to 8.7x"
+    )
+    assert cost_text(found) == "88 % of the step, up to 8.7x"
+    assert cost_text(TRAP) == "spoils the training"
 
 
 def test_step_time_adds_up_and_leaves_out_what_is_not_there():
@@ -118,16 +120,16 @@ def test_ceilings_are_lowest_first_and_unknown_last():
 def test_noise_of_one_block_is_unknown():
     one = replace(measurement(10), step_s=Spread(median=3.2, low=0.0, high=math.inf, n=1))
     assert noise_sentence(one) == "noise unknown"
-    assert workload_info(workload_diagnosis(measurement=one), MACHINE).step.interval == (
+    assert workload_info(workload_diagnosis(measurement=one), MACHINE).step_time.interval == (
         "no interval: 1 block measured"
     )
     assert noise_sentence(measurement(10)) == "within 0.8 %"
 
 
 def test_only_the_step_can_set_the_pace_of_a_known_pipeline():
-    assert not workload_info(workload_diagnosis(), MACHINE).step_sets_pace
-    assert workload_info(healthy_diagnosis(), MACHINE).step_sets_pace
-    assert not workload_info(healthy_diagnosis(stages=()), MACHINE).step_sets_pace
+    assert not workload_info(workload_diagnosis(), MACHINE).is_step_bottleneck
+    assert workload_info(healthy_diagnosis(), MACHINE).is_step_bottleneck
+    assert not workload_info(healthy_diagnosis(stages=()), MACHINE).is_step_bottleneck
 
 
 @pytest.mark.parametrize(
@@ -143,7 +145,7 @@ def test_only_the_step_can_set_the_pace_of_a_known_pipeline():
             "uncork tune --training 2 train.py",
         ),
         (
-            workload_diagnosis(workload=replace(WORKLOAD, index=2, called_in_loop=True)),
+            workload_diagnosis(workload=replace(WORKLOAD, index=2, is_fit_in_loop=True)),
             "train.py",
             "uncork tune train.py",
         ),
@@ -162,7 +164,7 @@ def test_next_command(workload, script, command):
 
 def test_calls_reached_but_not_diagnosed_are_named():
     other = replace(WORKLOAD, index=1, at="train.py:60")
-    info = diagnosis_info(diagnosis(reached=(WORKLOAD, other)))
-    assert info.elsewhere == ("train.py:60",)
+    info = diagnosis_info(diagnosis(reached_workloads=(WORKLOAD, other)))
+    assert info.undiagnosed_at == ("train.py:60",)
     assert info.overhead == "Looking cost <1 % of a measured step and 11.3 s in all."
     assert dict(info.machine)["Accelerators"] == "none"

@@ -12,15 +12,15 @@ from uncork.core.edits.step import (
     DtypePolicy,
     JitCompile,
     JitCompileOff,
-    MapsAtOnce,
     TensorArguments,
     TfFunction,
+    VectorizedMapFn,
 )
-from uncork.report.content.edit_text import SAID, describe_edit
+from uncork.report.content.edit_text import EDIT_TEXTS, describe_edit
 
 
 def test_no_edit_is_without_words():
-    assert set(SAID) == _kinds(Edit)
+    assert set(EDIT_TEXTS) == _kinds(Edit)
 
 
 def _kinds(union):
@@ -31,30 +31,39 @@ def _kinds(union):
 @pytest.mark.parametrize(
     ("edit", "said"),
     [
-        (Cache(stage=3, expects=""), "stage 3 in memory"),
-        (ParallelMap(stage=1, expects=""), "stage 1 on several elements"),
-        (Prefetch(expects=""), "prepare batches"),
-        (MapsAtOnce(), "tf.map_fn over all elements"),
+        (Cache(stage=3, expected_digest=""), "stage 3 in memory"),
+        (ParallelMap(stage=1, expected_digest=""), "stage 1 on several elements"),
+        (Prefetch(expected_digest=""), "prepare batches"),
+        (VectorizedMapFn(), "tf.map_fn over all elements"),
         (JitCompile(), "with XLA"),
         (JitCompileOff(), "without XLA"),
-        (DtypePolicy(policy="mixed_bfloat16", keep=("bn",)), "mixed_bfloat16, but not in bn"),
         (
-            DtypePolicy(policy="mixed_bfloat16", keep=tuple("abcdefgh")),
+            DtypePolicy(policy="mixed_bfloat16", float32_layers=("bn",)),
+            "mixed_bfloat16, but not in bn",
+        ),
+        (
+            DtypePolicy(policy="mixed_bfloat16", float32_layers=tuple("abcdefgh")),
             "a, b, c, d, e, f and 2 more",
         ),
-        (TfFunction(code=""), "step as a tf.function"),
-        (TfFunction(code="", numbers=("rate",)), "step as a tf.function"),
-        (TensorArguments(code="", names=("rate", "epoch")), "hand rate, epoch to"),
-        (ArrayArguments(code="", names=("table",)), "copy table into a tensor only where"),
-        (AsyncCheckpoint(bytes=12), "checkpoints in a thread"),
-        (ValidationInput(edits=(Prefetch(expects=""),), expects=""), "validation data: prepare"),
+        (TfFunction(code_digest=""), "step as a tf.function"),
+        (TfFunction(code_digest="", number_arguments=("rate",)), "step as a tf.function"),
+        (TensorArguments(code_digest="", argument_names=("rate", "epoch")), "hand rate, epoch to"),
+        (
+            ArrayArguments(code_digest="", argument_names=("table",)),
+            "copy table into a tensor only where",
+        ),
+        (AsyncCheckpoint(size_bytes=12), "checkpoints in a thread"),
+        (
+            ValidationInput(edits=(Prefetch(expected_digest=""),), expected_digest=""),
+            "validation data: prepare",
+        ),
     ],
 )
 def test_an_edit_is_a_sentence(edit, said):
     assert said in describe_edit(edit)
 
 
-@pytest.mark.parametrize("kind", SAID, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", EDIT_TEXTS, ids=lambda kind: kind.__name__)
 def test_each_kind_of_edit_has_its_words(kind):
     fields = msgspec.structs.fields(kind)
     said = describe_edit(kind(**{field.name: _of(field.type) for field in fields}))
@@ -65,4 +74,6 @@ def test_each_kind_of_edit_has_its_words(kind):
 def _of(type_):
     if type_ in (str, int, float, bool):
         return type_("2")
-    return (Prefetch(expects=""),) if Prefetch in get_args(get_args(type_)[0]) else ("a", "b")
+    return (
+        (Prefetch(expected_digest=""),) if Prefetch in get_args(get_args(type_)[0]) else ("a", "b")
+    )

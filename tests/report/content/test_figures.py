@@ -7,12 +7,12 @@ import pytest
 from uncork.report.content import figures
 
 FORMATS = (
-    figures.count,
-    figures.rate,
-    figures.times,
-    figures.percent,
-    figures.duration,
-    figures.size,
+    figures.format_count,
+    figures.format_rate,
+    figures.format_ratio,
+    figures.format_percent,
+    figures.format_duration,
+    figures.format_bytes,
 )
 
 
@@ -28,7 +28,7 @@ def test_what_is_no_number_is_unknown(form, value):
      (10_049, "10,000"), (1e9, "1.0 G")],
 )  # fmt: skip
 def test_count(value, text):
-    assert figures.count(value) == text
+    assert figures.format_count(value) == text
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_count(value, text):
     [(0, "0 ms"), (0.9996, "1.0 s"), (119.6, "2 min 0 s"), (7200, "2 h 0 min")],
 )
 def test_duration_carries_into_the_next_unit(seconds, text):
-    assert figures.duration(seconds) == text
+    assert figures.format_duration(seconds) == text
 
 
 @pytest.mark.parametrize(
@@ -50,5 +50,5 @@ def test_duration_carries_into_the_next_unit(seconds, text):
     ],
 )
 def test_clean_disarms_text_that_steers_a_terminal(dirty, text):
-    assert figures.clean(dirty) == text
-    figures.clean(dirty).encode()
+    assert figures.escape_control_characters(dirty) == text
+    figures.escape_control_characters(dirty).encode()

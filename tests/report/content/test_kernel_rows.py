@@ -19,10 +19,10 @@ def test_seconds_are_those_of_the_step_itself():
 
 def test_rows_say_whose_kernels_they_are():
     conv, loop, optimizer, rest = kernel_rows(DIAGNOSIS)
-    assert conv.whose == "Conv2D backward"
-    assert (loop.whose, loop.trait) == ("Attention forward", "a loop of 32 rounds")
-    assert (optimizer.whose, optimizer.at) == ("optimizer", "train.py:33")
-    assert rest.whose == "forward, the rest"
+    assert conv.owner == "Conv2D backward"
+    assert (loop.owner, loop.trait) == ("Attention forward", "a loop of 32 rounds")
+    assert (optimizer.owner, optimizer.at) == ("optimizer", "train.py:33")
+    assert rest.owner == "forward, the rest"
 
 
 def test_the_page_holds_them_only_where_there_are_some():

@@ -6,9 +6,16 @@ import pytest
 
 from records import FINDINGS, STEPS, empty_plan, healthy_diagnosis, plan
 from uncork.core.base.record import replace
-from uncork.core.documents.plan import NO_TIME, Proof, Ratio, Speedup, TimeToFinish, ValidationTimes
+from uncork.core.documents.plan import (
+    NO_TIME_REASON,
+    Proof,
+    Ratio,
+    Speedup,
+    TimeToFinish,
+    ValidationTimes,
+)
 from uncork.core.edits.step import MicroBatches, RecomputeActivations
-from uncork.report.content.plan_content import plan_info, road
+from uncork.report.content.plan_content import plan_info, speed_chart
 from uncork.report.content.plan_sentences import cost_sentence, plan_verdict
 
 KEPT = next(step for step in STEPS if step.outcome == "kept")
@@ -39,26 +46,26 @@ def validated(verdict, ratio=8.0):
 
 
 def test_a_training_that_is_no_faster_may_validate_faster():
-    shown = plan(speedup=speedup("not_proven"), validation=validated("faster"))
+    shown = plan(speedup=speedup("not_proven"), validation_times=validated("faster"))
     said = plan_verdict(shown)
     assert said.sentence == "train.py:41 validates 8.0x as fast: 3.2 s to 400 ms."
     assert said.tone == "healthy"
     info = plan_info(shown)
     assert info.next_command.startswith("uncork run")
-    assert info.validation == "3.2 s before, 400 ms after (8.0x, 7.5x to 8.5x)"
-    unclear = plan(speedup=speedup("not_proven"), validation=validated("not_proven", 1.1))
+    assert info.validation_text == "3.2 s before, 400 ms after (8.0x, 7.5x to 8.5x)"
+    unclear = plan(speedup=speedup("not_proven"), validation_times=validated("not_proven", 1.1))
     assert "no speed-up is proven" in plan_verdict(unclear).sentence
-    assert plan_info(plan()).validation == ""
+    assert plan_info(plan()).validation_text == ""
 
 
 def test_a_training_that_is_no_faster_may_save_beside():
     found = Ratio(ratio=1.31, low=1.2, high=1.4)
-    step = replace(KEPT, name="async_checkpoint", saves=True, measured=found)
+    step = replace(KEPT, name="async_checkpoint", is_for_checkpoints=True, measured=found)
     shown = plan(speedup=speedup("not_proven"), steps=(step,))
     said = plan_verdict(shown)
     assert said.sentence.startswith("train.py:41 trains and saves 1.31x as fast")
     assert plan_info(shown).next_command.startswith("uncork run")
-    assert all(point.samples_per_s != 1.31 * 606 for point in road(shown).points)
+    assert all(point.samples_per_s != 1.31 * 606 for point in speed_chart(shown).points)
 
 
 @pytest.mark.parametrize("proof", [None, Proof(kind="exact", passed=False, detail="differs")])
@@ -70,7 +77,9 @@ def test_a_kept_step_without_a_proof_is_exposed(proof):
 def test_steps_for_which_there_was_no_time_are_told():
     slow = empty_plan(before=healthy_diagnosis(headroom=3.0, findings=FINDINGS), steps=())
     assert "no time" not in plan_verdict(slow).cause
-    late = tuple(replace(STEPS[0], name=name, outcome="skipped", reason=NO_TIME) for name in "ab")
+    late = tuple(
+        replace(STEPS[0], name=name, outcome="skipped", reason=NO_TIME_REASON) for name in "ab"
+    )
     told = plan_verdict(replace(slow, steps=late)).cause
     assert told.endswith("For 2 of 2 there was no time: raise it with --budget.")
 
@@ -82,7 +91,7 @@ def test_what_does_not_fit_as_written_trains_in_parts():
     assert "runs out of memory" in plan_verdict(shown).cause
     info = plan_info(shown)
     assert info.next_command.startswith("uncork run")
-    assert "as written it runs out of memory" in info.confirmation
+    assert "as written it runs out of memory" in info.confirmation_text
 
 
 def test_what_does_not_fit_in_parts_is_made_again():
@@ -107,7 +116,7 @@ def test_a_brake_that_no_step_took_away_is_not_called_healthy():
 
 
 def test_the_road_rises_from_baseline_to_confirmation():
-    drawn = road(plan())
+    drawn = speed_chart(plan())
     assert [(p.kind, p.label) for p in drawn.points] == [
         ("baseline", "baseline"),
         ("kept", "split map"),
@@ -122,27 +131,27 @@ def test_the_road_rises_from_baseline_to_confirmation():
     assert speeds[:5] == [606.0, 1120.0, 1950.0, 2243.0, 2310.0]
     assert speeds[5:7] == pytest.approx([2310 * 0.71, 2310 * 1.21])
     assert drawn.points[1].guarantee == "exact"
-    assert drawn.points[1].proved
+    assert drawn.points[1].is_proved
     assert (drawn.ceiling_before, drawn.ceiling) == (2480.0, 2480.0)
 
 
 def test_a_kept_step_without_a_speed_gets_the_one_its_ratio_implies():
-    drawn = road(plan(steps=(replace(KEPT, samples_per_s=None),)))
+    drawn = speed_chart(plan(steps=(replace(KEPT, samples_per_s=None),)))
     assert drawn.points[1].samples_per_s == pytest.approx(606 * 1.83)
 
 
 def test_a_failed_step_without_figures_is_still_on_the_road():
     failed = replace(KEPT, outcome="failed", measured=None, samples_per_s=None, edits=())
-    point = road(plan(steps=(failed,))).points[1]
+    point = speed_chart(plan(steps=(failed,))).points[1]
     assert (point.kind, point.samples_per_s, point.gain) == ("failed", None, "")
 
 
 def test_every_step_is_in_exactly_one_table():
     info = plan_info(plan())
-    rows = (*info.kept, *info.tried, *info.skipped)
+    rows = (*info.accepted, *info.not_accepted, *info.skipped)
     assert sorted(row.name for row in rows) == sorted(step.name for step in STEPS)
     assert all(row.reason for row in rows)
-    assert info.kept[0].edits == (
+    assert info.accepted[0].edits == (
         "split the map at stage 2: first what repeats itself, then the rest",
     )
 
@@ -161,14 +170,14 @@ def test_predictions_that_are_no_number_are_left_out(odd):
 def test_infinite_intervals_are_said_to_be_none():
     wide = replace(KEPT, measured=Ratio(ratio=1.8, low=0.0, high=math.inf))
     info = plan_info(plan(steps=(wide,), speedup=speedup("not_proven", 1.8, 0.0, math.inf)))
-    assert info.kept[0].interval == "no interval"
-    assert info.confirmation == "1.80x (no interval) in 4 fresh processes: not proven"
+    assert info.accepted[0].interval == "no interval"
+    assert info.confirmation_text == "1.80x (no interval) in 4 fresh processes: not proven"
 
 
 def test_what_no_fresh_process_measured_is_not_called_confirmed():
     unconfirmed = plan(speedup=replace(speedup("not_proven", 1.0, 0.0, None), n_processes=0))
     info = plan_info(unconfirmed)
-    assert info.road.points[-1].kind != "confirmed"
+    assert info.chart.points[-1].kind != "confirmed"
     assert info.verdict.cause == "Fresh processes have not confirmed it."
     assert info.measured_in == "the tuning process"
     assert plan_info(plan()).measured_in == "fresh processes"
@@ -184,7 +193,7 @@ def test_what_no_fresh_process_measured_is_not_called_confirmed():
     ],
 )
 def test_what_tuning_cost(time, said):
-    finish = time and TimeToFinish(baseline_s=time[0], tuned_s=time[1], extrapolated=False)
+    finish = time and TimeToFinish(baseline_s=time[0], tuned_s=time[1], is_extrapolated=False)
     assert cost_sentence(plan(time_to_finish=finish)).endswith(said)
 
 
@@ -204,18 +213,18 @@ def test_next_command(changed, command):
 
 
 def test_what_is_not_proven_saves_nothing():
-    finish = TimeToFinish(baseline_s=168.0, tuned_s=59.4, extrapolated=True)
+    finish = TimeToFinish(baseline_s=168.0, tuned_s=59.4, is_extrapolated=True)
     noise = plan(speedup=speedup("not_proven"), time_to_finish=finish)
     info = plan_info(noise)
-    assert "paid for itself" not in info.cost
-    assert info.time_to_finish == ""
-    assert info.finish is None
+    assert "paid for itself" not in info.cost_text
+    assert info.finish_text == ""
+    assert info.finish_times is None
 
 
 def test_after_is_what_the_plan_trains_with():
     """Not what the last step that was tried would have given."""
     unconfirmed = plan(speedup=replace(speedup("not_proven", 1.0, 0.0, None), n_processes=0))
-    assert plan_info(unconfirmed).after_samples_per_s == unconfirmed.tuned.samples_per_s
+    assert plan_info(unconfirmed).tuned_samples_per_s == unconfirmed.tuned.samples_per_s
 
 
 def test_where_nothing_was_tried_that_is_said():

@@ -4,8 +4,8 @@ import pytest
 
 from records import WORKLOAD, diagnosis, workload_diagnosis
 from uncork.core.base.record import replace
-from uncork.core.evidence.callbacks import CallbackCost, Saving, Validation
-from uncork.core.evidence.loop import StartLine
+from uncork.core.evidence.callbacks import CallbackCost, CheckpointCost, Validation
+from uncork.core.evidence.loop import StartupLine
 from uncork.report.content.run_time import run_parts
 from uncork.report.html.page import diagnosis_html
 from uncork.report.terminal.page import diagnosis_text
@@ -13,12 +13,20 @@ from uncork.report.terminal.page import diagnosis_text
 WORK = replace(WORKLOAD, steps_per_epoch=100, epochs=10)
 STEP_S = workload_diagnosis().step_s
 BESIDE = {
-    "start": (StartLine(at="train.py:3", seconds=4.0), StartLine(at="train.py:5", seconds=2.0)),
+    "start": (StartupLine(at="train.py:3", seconds=4.0), StartupLine(at="train.py:5", seconds=2.0)),
     "first_step_s": 3.0,
-    "callbacks": (CallbackCost(name="Board", seconds=0.001, epoch_s=0.3, at="train.py:9"),),
-    "validation": Validation(seconds=0.5, samples=9, times=10, at="train.py:7"),
-    "saving": Saving(
-        name="ModelCheckpoint", seconds=0.2, cpu_s=0.1, copying_s=0.1, bytes=9, every=100, beside=9
+    "callbacks": (CallbackCost(name="Board", batch_s=0.001, epoch_s=0.3, at="train.py:9"),),
+    "validation": Validation(
+        validation_s=0.5, sample_count=9, validation_count=10, at="train.py:7"
+    ),
+    "saving": CheckpointCost(
+        name="ModelCheckpoint",
+        save_s=0.2,
+        save_cpu_s=0.1,
+        copy_s=0.1,
+        copy_bytes=9,
+        every_steps=100,
+        trial_steps=9,
     ),
 }
 
@@ -45,7 +53,7 @@ def test_all_parts_of_a_run_add_up():
 
 
 def test_what_is_too_little_for_a_row_is_told_as_one():
-    found = parts(**{**BESIDE, "callbacks": (CallbackCost(name="Board", seconds=1e-6),)})
+    found = parts(**{**BESIDE, "callbacks": (CallbackCost(name="Board", batch_s=1e-6),)})
     assert found[-1].label == "all else"
     assert sum(part.share for part in found) == pytest.approx(1.0)
 
@@ -66,15 +74,15 @@ def test_a_report_shows_them():
 
 
 def test_a_checkpoint_by_batches_counts_once():
-    often = replace(BESIDE["saving"], at_most=True)
-    acting = CallbackCost(name="ModelCheckpoint", seconds=0.002, once_s=0.2)
+    often = replace(BESIDE["saving"], is_save_best_only=True)
+    acting = CallbackCost(name="ModelCheckpoint", batch_s=0.002, action_s=0.2)
     labels = [part.label for part in parts(**{**BESIDE, "saving": often, "callbacks": (acting,)})]
     assert "at most 10 saves by ModelCheckpoint" in labels
     assert not any("each batch" in label for label in labels)
 
 
 @pytest.mark.parametrize(
-    "work", [replace(WORK, called_in_loop=True), replace(WORK, epochs_assumed=True)]
+    "work", [replace(WORK, is_fit_in_loop=True), replace(WORK, is_epoch_count_assumed=True)]
 )
 def test_of_one_call_of_many_and_of_a_loop_without_a_known_end_no_whole_is_told(work):
     assert parts(**{**BESIDE, "workload": work}) == ()

@@ -21,7 +21,7 @@ from records import (
 from uncork.core.base.measurement import Spread
 from uncork.core.base.record import replace
 from uncork.report.terminal.page import bar_cells, diagnosis_text, plan_text
-from uncork.report.terminal.text import look
+from uncork.report.terminal.text import detect_style
 
 CROWDED = workload_diagnosis(
     stages=tuple(replace(STAGES[n % 5], index=n) for n in range(15)),
@@ -145,15 +145,15 @@ def test_nothing_measured_at_all_still_draws():
 
 
 def test_look_follows_the_stream():
-    assert look(io.StringIO()) == (100, False, False)
-    assert look(Terminal(), columns=88) == (88, True, True)
+    assert detect_style(io.StringIO()) == (100, False, False)
+    assert detect_style(Terminal(), columns=88) == (88, True, True)
 
 
 def test_look_falls_back_to_ascii_for_old_encodings():
     class Latin(Terminal):
         encoding = "latin-1"
 
-    assert look(Latin()) == (100, True, False)
+    assert detect_style(Latin()) == (100, True, False)
 
 
 def test_bars_neither_hide_nor_overflow():

@@ -4,7 +4,7 @@ import pytest
 
 from records import MACHINE, observed
 from uncork.core.evidence.correctness import KerasDefect
-from uncork.core.evidence.kernels import KernelPart
+from uncork.core.evidence.kernels import KernelGroup
 from uncork.rules.correctness import keras_defects
 from uncork.rules.judge import judge
 
@@ -14,9 +14,9 @@ TWICE = KerasDefect(
     evidence="it does",
     remedy="keep what it gives",
     at="train.py:9",
-    doubles_backward=True,
+    has_double_backward=True,
 )
-BACKWARD = KernelPart(share=0.6, phase="backward", kernel="MatMul", calls=4.0)
+BACKWARD = KernelGroup(share=0.6, phase="backward", main_kernel="MatMul", calls_per_step=4.0)
 
 
 def found(*defects, **changes):

@@ -5,7 +5,7 @@ from uncork.core.base.record import replace
 from uncork.rules.correctness import random_under_cache
 from uncork.rules.judge import judge
 
-FROZEN = replace(stage(1, "cache", 0.0), frozen=True)
+FROZEN = replace(stage(1, "cache", 0.0), has_frozen_randomness=True)
 
 
 def test_frozen_draws_are_a_trap_with_nothing_to_win():

@@ -7,7 +7,7 @@ from uncork.core.base.record import replace
 from uncork.rules.correctness import repeated_draws
 from uncork.rules.judge import judge
 
-ALIKE = replace(stage(1, "map", 0.001, parallelism=1), draws_alike=True)
+ALIKE = replace(stage(1, "map", 0.001, parallelism=1), has_repeating_randomness=True)
 
 
 def found(*stages, **workload):
@@ -35,7 +35,12 @@ def test_below_it_they_change_nothing(below):
 
 @pytest.mark.parametrize(
     "workload",
-    [{"epochs": 1}, {"epochs_assumed": True}, {"steps_given": True}, {"data_made_anew": True}],
+    [
+        {"epochs": 1},
+        {"is_epoch_count_assumed": True},
+        {"has_explicit_steps": True},
+        {"is_dataset_recreated": True},
+    ],
     ids=str,
 )
 def test_only_where_there_certainly_are_several_passes(workload):

@@ -3,25 +3,47 @@ from __future__ import annotations
 import pytest
 
 from records import MACHINE, observed
-from uncork.core.evidence.kernels import KernelPart
-from uncork.core.evidence.model import FullSize
+from uncork.core.evidence.kernels import KernelGroup
+from uncork.core.evidence.model import FullResolutionLayer
 from uncork.rules.device import compute_bound
 from uncork.rules.judge import judge
 
-FIRST = FullSize(layer="Conv2D", at="train.py:7", size=(72, 72), reduced_by="strides", fewer=4)
-SECOND = FullSize(layer="Conv2D", at="train.py:8", size=(72, 72), reduced_by="strides", fewer=4)
-FRAMES = FullSize(layer="LSTM", at="train.py:9", size=(99,), reduced_by="stacking", fewer=3)
+FIRST = FullResolutionLayer(
+    layer="Conv2D",
+    at="train.py:7",
+    position_counts=(72, 72),
+    reduced_by="strides",
+    reduction_factor=4,
+)
+SECOND = FullResolutionLayer(
+    layer="Conv2D",
+    at="train.py:8",
+    position_counts=(72, 72),
+    reduced_by="strides",
+    reduction_factor=4,
+)
+FRAMES = FullResolutionLayer(
+    layer="LSTM", at="train.py:9", position_counts=(99,), reduced_by="stacking", reduction_factor=3
+)
 
 
 def of(layer, share, phase="forward"):
-    return KernelPart(
-        phase=phase, share=share, calls=1.0, kernel="Conv2D", layer=layer.layer, at=layer.at
+    return KernelGroup(
+        phase=phase,
+        share=share,
+        calls_per_step=1.0,
+        main_kernel="Conv2D",
+        layer=layer.layer,
+        at=layer.at,
     )
 
 
 def training(*layers, parts, step=1.0):
     return observed(
-        kernels=parts, full_size=layers, step_s=0.1, shares={"step": step, "host": 1.0 - step}
+        kernels=parts,
+        full_resolution_layers=layers,
+        step_s=0.1,
+        shares={"step": step, "host": 1.0 - step},
     )
 
 

@@ -7,7 +7,7 @@ import pytest
 from records import MACHINE, WORKLOAD, observed
 from uncork.core.base.measurement import compare
 from uncork.core.base.record import replace
-from uncork.core.evidence.kernels import KernelPart
+from uncork.core.evidence.kernels import KernelGroup
 from uncork.core.evidence.model import SlowLayer, Transfer
 from uncork.rules.device import (
     augmentation_in_model,
@@ -25,11 +25,20 @@ ALIKE = compare(AS_IS, [100, 99, 101, 101, 100, 100])
 
 def update(share, **changes):
     """Of small weights: all of it is brief."""
-    return part(share, "optimizer", calls=2000.0, brief=share, brief_calls=2000.0, **changes)
+    return part(
+        share,
+        "optimizer",
+        calls=2000.0,
+        short_kernel_share=share,
+        short_calls_per_step=2000.0,
+        **changes,
+    )
 
 
 def part(share, phase="forward", kernel="MatMul", calls=1.0, **changes):
-    return KernelPart(share=share, phase=phase, kernel=kernel, calls=calls, **changes)
+    return KernelGroup(
+        share=share, phase=phase, main_kernel=kernel, calls_per_step=calls, **changes
+    )
 
 
 def found(rule, *parts, machine=MACHINE, **changes):
@@ -40,39 +49,41 @@ def found(rule, *parts, machine=MACHINE, **changes):
 class TestOptimizerKernels:
     def test_many_small_updates_are_named_where_the_model_was_compiled(self):
         (finding,) = found(optimizer_kernels, update(0.5, at="train.py:9"))
-        assert (finding.cause, finding.at) == ("optimizer_kernels", WORKLOAD.step_at)
+        assert (finding.cause, finding.at) == ("optimizer_kernels", WORKLOAD.step_setup_at)
         assert finding.upper_bound == pytest.approx(1 / (1 - 0.8 * 0.5))
         assert "5 ms of a 10 ms step pass in 2000 kernels" in finding.evidence
 
     def test_in_a_loop_of_ones_own_where_they_are_applied(self):
         small = update(0.5, at="train.py:9")
-        (finding,) = found(optimizer_kernels, small, workload={"step_at": None})
+        (finding,) = found(optimizer_kernels, small, workload={"step_setup_at": None})
         assert finding.at == "train.py:9"
 
     def test_few_large_updates_compute(self):
         assert found(optimizer_kernels, part(0.5, "optimizer", calls=20.0)) == []
 
     def test_many_small_ones_beside_few_large_ones_are_not_charged_with_these(self):
-        mixed = part(0.5, "optimizer", calls=2000.0, brief=0.08, brief_calls=1900.0)
+        mixed = part(
+            0.5, "optimizer", calls=2000.0, short_kernel_share=0.08, short_calls_per_step=1900.0
+        )
         assert found(optimizer_kernels, mixed) == []
-        (finding,) = found(optimizer_kernels, replace(mixed, brief=0.3))
+        (finding,) = found(optimizer_kernels, replace(mixed, short_kernel_share=0.3))
         assert finding.upper_bound == pytest.approx(1 / (1 - 0.8 * 0.3))
         assert "3 ms of a 10 ms step pass in 1900 kernels" in finding.evidence
 
     def test_where_one_update_of_all_was_tried_that_tells(self):
-        (finding,) = found(optimizer_kernels, update(0.1), updated_at_once=TWICE)
+        (finding,) = found(optimizer_kernels, update(0.1), flat_updates_speedup=TWICE)
         assert finding.upper_bound == pytest.approx(2.0, rel=0.02)
         assert finding.evidence.endswith(
             "with all of them updated at once the step ran 2.00x as fast"
         )
-        assert found(optimizer_kernels, update(0.5), updated_at_once=ALIKE) == []
+        assert found(optimizer_kernels, update(0.5), flat_updates_speedup=ALIKE) == []
 
     def test_what_takes_little_is_not_named(self):
         assert found(optimizer_kernels, update(0.05)) == []
         assert found(optimizer_kernels) == []
 
     def test_a_large_table_has_a_cause_of_its_own(self):
-        table = update(0.5, rows=9000, rows_used=10)
+        table = update(0.5, table_rows=9000, max_used_rows=10)
         assert found(optimizer_kernels, table) == []
 
 
@@ -98,7 +109,7 @@ class TestPerExampleLoop:
 class TestAugmentationInModel:
     def test_work_on_the_batch_alone_can_leave_the_step(self):
         words = part(
-            0.6, kernel="StringNGrams", layer="TextVectorization", of_batch=0.6, at="a.py:3"
+            0.6, kernel="StringNGrams", layer="TextVectorization", batch_only_share=0.6, at="a.py:3"
         )
         (finding,) = found(augmentation_in_model, words, consumer_cpu_s=0.011)
         assert (finding.cause, finding.at) == ("augmentation_in_model", "a.py:3")
@@ -106,27 +117,30 @@ class TestAugmentationInModel:
         assert "StringNGrams of TextVectorization" in finding.evidence
 
     def test_what_the_model_begins_with_is_for_tune_to_move(self):
-        words = part(0.6, of_batch=0.6, at="a.py:3")
-        first = {"first_layers": ("vectorize",)}
+        words = part(0.6, batch_only_share=0.6, at="a.py:3")
+        first = {"preprocessing_layers": ("vectorize",)}
         (finding,) = found(augmentation_in_model, words, consumer_cpu_s=0.011, workload=first)
         assert "layers_in_input" in finding.remedy
 
     def test_where_the_step_itself_does_it_its_own_line_is_told(self):
-        called = part(0.6, of_batch=0.6, at="a.py:3", of_batch_at="a.py:9")
+        called = part(0.6, batch_only_share=0.6, at="a.py:3", batch_only_at="a.py:9")
         (finding,) = found(augmentation_in_model, called, consumer_cpu_s=0.011)
         assert finding.at == "a.py:9"
 
     def test_where_all_cores_are_busy_moving_it_wins_nothing(self):
-        assert found(augmentation_in_model, part(0.6, of_batch=0.6), consumer_cpu_s=0.0199) == []
+        assert (
+            found(augmentation_in_model, part(0.6, batch_only_share=0.6), consumer_cpu_s=0.0199)
+            == []
+        )
 
     def test_what_the_input_takes_meanwhile_counts(self):
         busy = replace(observed(step_s=0.01).measurement, cpu_s_per_step=0.019)
-        words = part(0.6, of_batch=0.6)
+        words = part(0.6, batch_only_share=0.6)
         assert found(augmentation_in_model, words, consumer_cpu_s=0.01, measurement=busy) == []
 
     def test_what_another_device_computes_is_left_to_it(self):
-        words = part(0.6, of_batch=0.6, at="a.py:3")
-        sent = Transfer(device="GPU:0", bytes=100, needed_bytes=100, wall_s=0.001, cpu_s=0.0)
+        words = part(0.6, batch_only_share=0.6, at="a.py:3")
+        sent = Transfer(device="GPU:0", batch_bytes=100, min_bytes=100, wall_s=0.001, cpu_s=0.0)
         assert found(augmentation_in_model, words, consumer_cpu_s=0.011, transfer=sent) == []
 
     def test_layers_that_learn_stay(self):
@@ -135,21 +149,21 @@ class TestAugmentationInModel:
 
 class TestDenseEmbeddingUpdate:
     def test_passes_over_rows_that_no_batch_needs_are_named(self):
-        table = part(0.5, "optimizer", rows=10_000, rows_used=1_000, at="train.py:5")
+        table = part(0.5, "optimizer", table_rows=10_000, max_used_rows=1_000, at="train.py:5")
         (finding,) = found(dense_embedding_update, table)
         assert (finding.cause, finding.at) == ("dense_embedding_update", "train.py:5")
         assert finding.upper_bound == pytest.approx(1 / 0.55)
         assert "1,000 of 10,000 rows" in finding.evidence
 
     def test_where_the_optimizer_leaves_other_rows_alone_tune_tries_it(self):
-        table = part(0.5, "optimizer", rows=10_000, rows_used=1_000, at="train.py:5")
-        (finding,) = found(dense_embedding_update, table, workload={"row_tables": 1})
+        table = part(0.5, "optimizer", table_rows=10_000, max_used_rows=1_000, at="train.py:5")
+        (finding,) = found(dense_embedding_update, table, workload={"row_update_table_count": 1})
         assert "row_updates" in finding.remedy
 
     def test_a_batch_that_looks_up_all_of_it_needs_the_pass(self):
-        table = part(0.5, "optimizer", rows=10_000, rows_used=10_000)
+        table = part(0.5, "optimizer", table_rows=10_000, max_used_rows=10_000)
         assert found(dense_embedding_update, table) == []
-        assert found(dense_embedding_update, replace(table, rows_used=10**9)) == []
+        assert found(dense_embedding_update, replace(table, max_used_rows=10**9)) == []
 
 
 class TestSlowKernel:
@@ -162,12 +176,12 @@ class TestSlowKernel:
 
     def test_a_grouped_convolution_compiled_apart_is_named(self):
         conv = part(0.5, "backward", kernel="PartitionedCall", layer="Conv2D", at="train.py:5")
-        (finding,) = found(slow_kernel, replace(conv, compiled_apart=True))
+        (finding,) = found(slow_kernel, replace(conv, is_compiled_separately=True))
         assert "grouped convolution" in finding.evidence
 
     def test_other_functions_and_ordinary_convolutions_are_not(self):
         mine = part(0.5, kernel="StatefulPartitionedCall", layer="Mine")
-        assert found(slow_kernel, replace(mine, compiled_apart=True)) == []
+        assert found(slow_kernel, replace(mine, is_compiled_separately=True)) == []
         assert found(slow_kernel, part(0.5, kernel="Conv2D", layer="Conv2D")) == []
 
     def test_on_an_accelerator_nothing_is_said_of_a_processors_kernels(self):
@@ -177,7 +191,12 @@ class TestSlowKernel:
 
 class TestRnnSlowKernel:
     def test_its_price_counts_for_the_share_of_its_kernels(self):
-        rnn = SlowLayer(layer="GRU", argument="recurrent_dropout", at="train.py:8", without=TWICE)
+        rnn = SlowLayer(
+            layer="GRU",
+            argument="recurrent_dropout",
+            at="train.py:8",
+            speedup_without_argument=TWICE,
+        )
         kernels = (part(0.3, layer="GRU", at="train.py:8"), part(0.5, layer="Dense"))
         backward = part(0.2, "backward", layer="GRU", at="train.py:8")
         (finding,) = found(rnn_slow_kernel, *kernels, backward, slow_layers=(rnn,))
@@ -186,5 +205,7 @@ class TestRnnSlowKernel:
         assert "without recurrent_dropout" in finding.evidence
 
     def test_one_that_pays_little_is_not_named(self):
-        rnn = SlowLayer(layer="GRU", argument="recurrent_dropout", at=None, without=ALIKE)
+        rnn = SlowLayer(
+            layer="GRU", argument="recurrent_dropout", at=None, speedup_without_argument=ALIKE
+        )
         assert found(rnn_slow_kernel, part(0.3, layer="GRU"), slow_layers=(rnn,)) == []

@@ -5,7 +5,7 @@ import pytest
 from records import MACHINE, observed
 from uncork.core.base.measurement import compare
 from uncork.core.base.record import replace
-from uncork.core.evidence.kernels import KernelPart
+from uncork.core.evidence.kernels import KernelGroup
 from uncork.rules.device import low_precision
 
 COMPUTING = {"step": 0.95, "host": 0.05}
@@ -13,7 +13,7 @@ TWICE_AS_FAST = compare([100.0, 101.0, 99.0], [200.0, 203.0, 197.0])
 
 
 def found(shares=None, machine=MACHINE, **changes):
-    fields = {"in_bfloat16": TWICE_AS_FAST, **changes}
+    fields = {"bfloat16_speedup": TWICE_AS_FAST, **changes}
     return list(low_precision.find(observed(shares=shares or COMPUTING, **fields), machine))
 
 
@@ -27,7 +27,9 @@ def test_a_step_that_ran_faster_in_bfloat16_is_named():
 
 
 def part(share, phase="forward", layer="", at=None):
-    return KernelPart(phase=phase, share=share, calls=1.0, kernel="MatMul", layer=layer, at=at)
+    return KernelGroup(
+        phase=phase, share=share, calls_per_step=1.0, main_kernel="MatMul", layer=layer, at=at
+    )
 
 
 def test_the_layer_that_computes_most_is_to_blame_and_without_one_the_training():
@@ -55,11 +57,11 @@ def test_the_accelerator_is_named_where_there_is_one():
     ],
 )
 def test_what_bfloat16_does_not_help_is_not_blamed_on_float32(ours, theirs):
-    assert found(in_bfloat16=compare(ours, theirs)) == []
+    assert found(bfloat16_speedup=compare(ours, theirs)) == []
 
 
 def test_a_step_that_ran_faster_in_float16_is_told_that_its_loss_must_be_scaled():
-    (finding,) = found(in_bfloat16=None, in_float16=TWICE_AS_FAST)
+    (finding,) = found(bfloat16_speedup=None, float16_speedup=TWICE_AS_FAST)
     assert "in float16 they ran 2.00x" in finding.evidence
     assert '"mixed_float16"' in finding.remedy
     assert "scale_loss" in finding.remedy
@@ -67,7 +69,7 @@ def test_a_step_that_ran_faster_in_float16_is_told_that_its_loss_must_be_scaled(
 
 
 def test_what_was_not_tried_is_not_claimed():
-    assert found(in_bfloat16=None) == []
+    assert found(bfloat16_speedup=None) == []
 
 
 @pytest.mark.parametrize("share", [0.01, 0.5, 0.84])

@@ -4,7 +4,7 @@ import pytest
 
 from records import MACHINE, observed, stage
 from uncork.core.base.measurement import compare
-from uncork.core.evidence.model import Padded
+from uncork.core.evidence.model import BatchPadding
 from uncork.rules.device import padding
 
 FASTER = compare([100, 101, 99, 100, 100, 101], [300, 302, 297, 301, 300, 303])
@@ -13,8 +13,14 @@ COMPUTING = {"step": 0.9, "input": 0.1}
 
 
 def found(*stages, padded=None, cut=FASTER, shares=None):
-    told = Padded(longest=200, mean=33.4, grouped=40.0, cut=cut) if padded is None else padded
-    diagnosis = observed(*stages, shares=shares or COMPUTING, padded=told)
+    told = (
+        BatchPadding(
+            max_length=200, mean_length=33.4, bucketed_mean_length=40.0, truncated_speedup=cut
+        )
+        if padded is None
+        else padded
+    )
+    diagnosis = observed(*stages, shares=shares or COMPUTING, padding=told)
     return list(padding.find(diagnosis, MACHINE))
 
 
@@ -23,7 +29,7 @@ def test_a_step_that_ran_faster_without_its_padding_is_named_where_it_is_filled_
     assert finding.cause == "padding"
     assert finding.at == "train.py:21"
     assert finding.upper_bound == pytest.approx(1 / (0.1 + 0.9 / 3), rel=0.02)
-    assert finding.interval[0] < finding.upper_bound < finding.interval[1]
+    assert finding.upper_bound_interval[0] < finding.upper_bound < finding.upper_bound_interval[1]
     for figure in ("200 numbers", "from 33 on", "3.0"):
         assert figure in finding.evidence
 
@@ -34,7 +40,13 @@ def test_without_a_pipeline_the_call_is_named():
 
 
 def test_where_the_script_fills_up_in_one_place_that_is_named():
-    told = Padded(longest=200, mean=33.4, grouped=40.0, cut=FASTER, at="train.py:7")
+    told = BatchPadding(
+        max_length=200,
+        mean_length=33.4,
+        bucketed_mean_length=40.0,
+        truncated_speedup=FASTER,
+        at="train.py:7",
+    )
     (finding,) = found(padded=told)
     assert finding.at == "train.py:7"
     (finding,) = found(stage(0, "map"), stage(1, "padded_batch"), padded=told)

@@ -4,7 +4,7 @@ import pytest
 
 from records import MACHINE, observed
 from uncork.core.base.measurement import compare
-from uncork.core.evidence.batches import Larger
+from uncork.core.evidence.batches import LargerReplicaBatch
 from uncork.rules.device import replica_too_small
 
 AS_IS = [100.0, 101.0, 99.0]
@@ -12,9 +12,11 @@ COMPUTING = {"input": 0.1, "step": 0.9}
 
 
 def found(ratio, shares=COMPUTING):
-    larger = Larger(times=8, faster=compare(AS_IS, [ratio * speed for speed in AS_IS]))
+    larger = LargerReplicaBatch(
+        batch_multiplier=8, speedup=compare(AS_IS, [ratio * speed for speed in AS_IS])
+    )
     diagnosis = observed(
-        larger=larger, shares=shares, workload={"replicas": 2, "distributed": True}
+        larger_replica_batch=larger, shares=shares, workload={"replicas": 2, "is_distributed": True}
     )
     return list(replica_too_small.find(diagnosis, MACHINE))
 

@@ -12,7 +12,7 @@ def found(*costs):
 
 
 def cost(seconds, name="Watcher", **changes):
-    return CallbackCost(name=name, seconds=seconds, at="train.py:7", **changes)
+    return CallbackCost(name=name, batch_s=seconds, at="train.py:7", **changes)
 
 
 def test_a_long_one_is_named_where_its_hook_begins():
@@ -24,7 +24,7 @@ def test_a_long_one_is_named_where_its_hook_begins():
 
 
 def test_acting_once_an_epoch_is_not_free():
-    (finding,) = found(cost(0.1, once_s=1.0))
+    (finding,) = found(cost(0.1, action_s=1.0))
     left = 0.1 + 1.0 / observed().workload.steps_per_epoch
     assert finding.upper_bound == pytest.approx(0.2 / left)
 
@@ -36,7 +36,7 @@ def test_one_of_several_can_save_its_own_share_only():
 
 
 def test_one_that_traces_is_retracing():
-    (finding,) = found(cost(0.1, traced_s=0.06))
+    (finding,) = found(cost(0.1, tracing_s=0.06))
     assert finding.cause == "retracing"
     assert "60 ms of them" in finding.evidence
 
@@ -47,7 +47,7 @@ def test_a_short_one_is_not_named():
 
 
 def test_where_no_line_is_known_the_call_is_named():
-    (finding,) = found(CallbackCost(name="ModelCheckpoint", seconds=0.1))
+    (finding,) = found(CallbackCost(name="ModelCheckpoint", batch_s=0.1))
     assert finding.at == "train.py:41"
 
 
@@ -58,19 +58,19 @@ def of_epochs(*costs, **changes):
 
 
 def test_one_that_takes_long_after_an_epoch_is_named_where_that_hook_begins():
-    (finding,) = of_epochs(cost(0.0, epoch_s=1.0, epoch_at="train.py:12"))
-    assert (finding.cause, finding.at, finding.of) == ("callbacks", "train.py:12", "an epoch")
+    (finding,) = of_epochs(cost(0.0, epoch_s=1.0, epoch_hook_at="train.py:12"))
+    assert (finding.cause, finding.at, finding.share_of) == ("callbacks", "train.py:12", "an epoch")
     assert finding.upper_bound == pytest.approx(1.5)
     assert "Watcher takes 1 s an epoch, beside 2 s" in finding.evidence
 
 
 def test_one_that_was_cut_short_takes_longer():
-    (finding,) = of_epochs(cost(0.0, epoch_s=20.0, longer=True))
+    (finding,) = of_epochs(cost(0.0, epoch_s=20.0, is_lower_bound=True))
     assert "takes more than 20 s an epoch" in finding.evidence
 
 
 def test_what_the_validation_takes_is_part_of_an_epoch():
-    validation = Validation(seconds=4.0, samples=9, times=3, every=2)
+    validation = Validation(validation_s=4.0, sample_count=9, validation_count=3, every_epochs=2)
     (finding,) = of_epochs(cost(0.0, epoch_s=1.0), validation=validation)
     assert finding.upper_bound == pytest.approx(5 / 4)
 
@@ -84,5 +84,5 @@ def test_of_an_epoch_without_an_end_nobody_knows():
 
 def test_both_hooks_of_one_may_be_too_long():
     found = of_epochs(cost(0.1, epoch_s=4.0))
-    assert [each.of for each in found] == ["the step", "an epoch"]
+    assert [each.share_of for each in found] == ["the step", "an epoch"]
     assert found[1].upper_bound == pytest.approx(2.0)

@@ -7,7 +7,7 @@ from uncork.rules.host import fit_in_loop
 from uncork.rules.judge import judge
 
 LOST = {"host": 0.75, "step": 0.25}
-LOOP = {"called_in_loop": True}
+LOOP = {"is_fit_in_loop": True}
 
 
 def test_what_fit_does_at_its_start_and_end_is_named():

@@ -3,14 +3,18 @@ from __future__ import annotations
 import pytest
 
 from records import MACHINE, observed
-from uncork.core.evidence.loop import Growth
+from uncork.core.evidence.loop import StateGrowth
 from uncork.rules.host import growing_state
 
-BANK = Growth(name="bank", bytes_per_step=1e6, first_s=0.01, added_s=1e-5, at="train.py:9")
+BANK = StateGrowth(
+    name="bank", bytes_per_step=1e6, first_step_s=0.01, added_s_per_step=1e-5, at="train.py:9"
+)
 
 
 def found(grows, **workload):
-    diagnosis = observed(growth=grows, workload={"steps_per_epoch": 100, "epochs": 20, **workload})
+    diagnosis = observed(
+        state_growth=grows, workload={"steps_per_epoch": 100, "epochs": 20, **workload}
+    )
     return list(growing_state.find(diagnosis, MACHINE))
 
 
@@ -29,7 +33,8 @@ def test_a_short_training_hardly_notices(workload):
 
 
 @pytest.mark.parametrize(
-    "grows", [None, Growth(name="bank", bytes_per_step=1e6, first_s=0.01, added_s=-1e-7)]
+    "grows",
+    [None, StateGrowth(name="bank", bytes_per_step=1e6, first_step_s=0.01, added_s_per_step=-1e-7)],
 )
 def test_where_steps_do_not_get_longer_nothing_is_named(grows):
     assert found(grows) == []

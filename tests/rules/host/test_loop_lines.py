@@ -39,7 +39,7 @@ def test_lines_of_one_kind_count_together():
 
 
 def test_a_name_that_grows_goes_before_what_makes_it():
-    (finding,) = found(line(0.5, "plain", grows=True))
+    (finding,) = found(line(0.5, "plain", is_accumulating=True))
     assert finding.cause == "growing_state"
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from records import MACHINE, observed
 from uncork.core.base.measurement import compare
-from uncork.core.evidence.kernels import KernelPart
+from uncork.core.evidence.kernels import KernelGroup
 from uncork.rules.host import metrics_every_step
 
 FASTER = compare([100, 101, 99, 100, 100, 101], [300, 302, 297, 301, 300, 303])
@@ -14,21 +14,24 @@ COMPUTING = {"step": 0.9, "input": 0.1}
 
 
 def metrics(share):
-    part = KernelPart(phase="metrics", share=share, calls=9.0, kernel="Mul")
-    return (part, KernelPart(phase="forward", share=1 - share, calls=9.0, kernel="MatMul"))
+    part = KernelGroup(phase="metrics", share=share, calls_per_step=9.0, main_kernel="Mul")
+    return (
+        part,
+        KernelGroup(phase="forward", share=1 - share, calls_per_step=9.0, main_kernel="MatMul"),
+    )
 
 
 def found(without, shares=COMPUTING, kernels=(), **workload):
-    changes = {"without_metrics": without, "kernels": kernels}
+    changes = {"speedup_without_metrics": without, "kernels": kernels}
     diagnosis = observed(shares=shares, workload=workload, **changes)
     return list(metrics_every_step.find(diagnosis, MACHINE))
 
 
 def test_a_step_that_ran_faster_without_them_is_named_where_it_is_compiled():
-    (finding,) = found(FASTER, step_at="train.py:12")
+    (finding,) = found(FASTER, step_setup_at="train.py:12")
     assert (finding.cause, finding.at) == ("metrics_every_step", "train.py:12")
     assert finding.upper_bound == pytest.approx(1 / (0.1 + 0.9 / 3), rel=0.02)
-    assert finding.interval[0] < finding.upper_bound < finding.interval[1]
+    assert finding.upper_bound_interval[0] < finding.upper_bound < finding.upper_bound_interval[1]
     assert "3.0" in finding.evidence
 
 

@@ -8,7 +8,7 @@ from uncork.rules.host import retracing, small_steps
 
 def found(tracing, *stages, **workload):
     shares = {"input": 0.9, "step": 0.1}
-    diagnosis = observed(*stages, shares=shares, tracing=tracing, workload=workload)
+    diagnosis = observed(*stages, shares=shares, tracing_share=tracing, workload=workload)
     return list(retracing.find(diagnosis, MACHINE))
 
 
@@ -26,12 +26,12 @@ def test_the_first_traces_are_over_when_a_step_is_measured():
 
 
 def test_each_call_of_fit_traces_at_its_start():
-    assert found(0.6, called_in_loop=True) == []
+    assert found(0.6, is_fit_in_loop=True) == []
 
 
 def test_what_follows_a_trace_shows_on_arguments_that_are_known():
     shares = {"input": 0.1, "host": 0.5, "step": 0.4}
-    diagnosis = observed(shares=shares, tracing=0.4, untraced_s=0.02)
+    diagnosis = observed(shares=shares, tracing_share=0.4, step_s_without_tracing=0.02)
     (finding,) = retracing.find(diagnosis, MACHINE)
     assert finding.upper_bound == pytest.approx(1 / 0.3)
     assert list(small_steps.find(diagnosis, MACHINE)) == [], "the same time is not blamed twice"
@@ -46,6 +46,6 @@ def test_what_follows_a_trace_is_known_where_the_loop_calls_its_step():
 
 
 def test_numbers_that_change_are_named():
-    (finding,) = found(0.6, numbers=("rate", "epoch"))
+    (finding,) = found(0.6, number_arguments=("rate", "epoch"))
     assert finding.remedy.startswith("rate=tf.constant(rate) and epoch=tf.constant(epoch) where")
     assert "input_signature" in found(0.6)[0].remedy

@@ -22,12 +22,12 @@ def test_python_between_compiled_steps():
 
 
 def test_python_between_eager_ops():
-    assert causes(BUSY, eager_step=True) == ["eager_step"]
+    assert causes(BUSY, is_eager_step=True) == ["eager_step"]
 
 
 @pytest.mark.parametrize("rule", [small_steps, eager])
 def test_the_evidence_has_both_times(rule):
-    diagnosis = observed(shares=BUSY, workload={"eager_step": rule is eager})
+    diagnosis = observed(shares=BUSY, workload={"is_eager_step": rule is eager})
     (finding,) = rule.find(diagnosis, MACHINE)
     assert finding.at == ("train.py:33" if rule is eager else "train.py:41")
     assert "60 ms" in finding.evidence
@@ -37,7 +37,7 @@ def test_the_evidence_has_both_times(rule):
 
 
 def test_of_a_loop_of_ones_own_the_call_of_its_step_is_named():
-    work = {"kind": "custom_loop", "model": None, "called_at": "train.py:67"}
+    work = {"kind": "custom_loop", "model": None, "step_call_at": "train.py:67"}
     (finding,) = small_steps.find(observed(shares=BUSY, workload=work), MACHINE)
     assert finding.at == "train.py:67"
     assert "into the tf.function" in finding.remedy
@@ -64,12 +64,12 @@ def test_fetching_what_is_ready_goes_with_the_loop():
 @pytest.mark.parametrize("share", [0.0, 0.05, 0.09])
 @pytest.mark.parametrize("eager_step", [False, True])
 def test_a_busy_device_is_left_alone(share, eager_step):
-    assert causes({"host": share, "step": 1 - share}, eager_step=eager_step) == []
+    assert causes({"host": share, "step": 1 - share}, is_eager_step=eager_step) == []
 
 
 @pytest.mark.parametrize("eager_step", [False, True])
 def test_waiting_for_input_is_not_the_host_s_fault(eager_step):
-    assert causes({"input": 0.9, "step": 0.1}, eager_step=eager_step) == []
+    assert causes({"input": 0.9, "step": 0.1}, is_eager_step=eager_step) == []
 
 
 def test_an_unknown_breakdown_is_no_evidence():
@@ -82,5 +82,5 @@ def test_an_unknown_breakdown_is_no_evidence():
 )
 def test_what_may_be_too_little_is_not_blamed(rounds, named):
     shares = {"host": 0.2, "step": 0.8}
-    found = observed(shares=shares, intervals={"host": spread(rounds)})
+    found = observed(shares=shares, breakdown_intervals={"host": spread(rounds)})
     assert [f.cause for f in small_steps.find(found, MACHINE)] == named

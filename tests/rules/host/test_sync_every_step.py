@@ -3,12 +3,12 @@ from __future__ import annotations
 import pytest
 
 from records import MACHINE, observed
-from uncork.core.evidence.loop import Waiting
+from uncork.core.evidence.loop import HostSync
 from uncork.rules.host import sync_every_step
 
 
 def found(share, shares, at="train.py:9"):
-    diagnosis = observed(waiting=Waiting(share=share, at=at), shares=shares, step_s=0.1)
+    diagnosis = observed(host_sync=HostSync(share=share, at=at), shares=shares, step_s=0.1)
     return list(sync_every_step.find(diagnosis, MACHINE))
 
 

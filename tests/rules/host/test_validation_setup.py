@@ -17,7 +17,7 @@ def found(validation, **workload):
 
 
 def test_a_slow_validation_is_named_where_its_batches_are_put_together():
-    (finding,) = found(Validation(seconds=10.0, samples=640, at="train.py:9"))
+    (finding,) = found(Validation(validation_s=10.0, sample_count=640, at="train.py:9"))
     assert (finding.cause, finding.at) == ("validation_setup", "train.py:9")
     assert finding.share == pytest.approx(0.5)
     assert finding.upper_bound == pytest.approx(20 / 11)
@@ -26,7 +26,7 @@ def test_a_slow_validation_is_named_where_its_batches_are_put_together():
 
 
 def test_one_in_five_epochs_costs_a_fifth():
-    (finding,) = found(Validation(seconds=10.0, samples=640, every=5))
+    (finding,) = found(Validation(validation_s=10.0, sample_count=640, every_epochs=5))
     assert finding.share == pytest.approx(2 / 12)
     assert finding.upper_bound == pytest.approx(12 / 10.2)
     assert finding.at == "train.py:41"
@@ -36,10 +36,10 @@ def test_one_in_five_epochs_costs_a_fifth():
     "validation",
     [
         None,
-        Validation(seconds=1.0, samples=640),  # as fast as training
-        Validation(seconds=0.4, samples=640),
-        Validation(seconds=10.0, samples=6_400),  # long because there is much of it
-        Validation(seconds=0.9, samples=32),  # slow, and short
+        Validation(validation_s=1.0, sample_count=640),  # as fast as training
+        Validation(validation_s=0.4, sample_count=640),
+        Validation(validation_s=10.0, sample_count=6_400),  # long because there is much of it
+        Validation(validation_s=0.9, sample_count=32),  # slow, and short
     ],
 )
 def test_what_is_not_named(validation):
@@ -47,4 +47,4 @@ def test_what_is_not_named(validation):
 
 
 def test_without_a_length_nothing_is_known():
-    assert found(Validation(seconds=10.0, samples=640), steps_per_epoch=None) == []
+    assert found(Validation(validation_s=10.0, sample_count=640), steps_per_epoch=None) == []

@@ -4,7 +4,7 @@ import pytest
 
 from records import MACHINE, observed, stage
 from uncork.core.base.record import replace
-from uncork.core.evidence.stage import Copied
+from uncork.core.evidence.stage import ArrayCopy
 from uncork.rules.input import array_copies
 
 
@@ -27,11 +27,13 @@ def test_what_remains_is_the_step_by_itself():
     assert finding.upper_bound == pytest.approx(0.1 / 0.04)
 
 
-WHOLE = Copied(at="data.py:46", share=0.9, made_bytes=100_000_000, used_bytes=1_000_000)
+WHOLE = ArrayCopy(at="data.py:46", share=0.9, copied_bytes=100_000_000, batch_bytes=1_000_000)
 
 
 def test_a_loader_that_copies_whole_arrays_is_named_at_its_statement():
-    (finding,) = found(stage(0, "pydataset", 0.1, parallelism=1, python=True, copied=WHOLE))
+    (finding,) = found(
+        stage(0, "pydataset", 0.1, parallelism=1, has_python_code=True, array_copy=WHOLE)
+    )
     assert finding.cause == "array_copies"
     assert finding.at == "data.py:46"
     assert finding.upper_bound == pytest.approx(0.1 / 0.04)  # then the step itself is all there is
@@ -41,7 +43,10 @@ def test_a_loader_that_copies_whole_arrays_is_named_at_its_statement():
 
 def test_a_loader_that_does_so_in_no_time_is_not():
     quick = replace(WHOLE, share=0.05)
-    assert found(stage(0, "pydataset", 0.1, parallelism=1, python=True, copied=quick)) == []
+    assert (
+        found(stage(0, "pydataset", 0.1, parallelism=1, has_python_code=True, array_copy=quick))
+        == []
+    )
 
 
 def test_small_ones_are_not():

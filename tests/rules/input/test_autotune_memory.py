@@ -4,18 +4,22 @@ import pytest
 
 from records import MACHINE, observed, stage
 from uncork.core.base.record import replace
-from uncork.core.costmodel.attribution import thrown_away_s
-from uncork.core.evidence.stage import AUTOTUNE, ENDLESS
+from uncork.core.costmodel.attribution import discarded_cpu_s
+from uncork.core.evidence.stage import AUTOTUNE, INFINITE_LENGTH
 from uncork.rules.input import autotune_memory
 
 # A step of 100 ms: 40 ms on a resident batch, and both cores busy all the time.
 SHARES = {"input": 0.6, "step": 0.4}
 
 
-def diagnosis(*, ahead=256, length=ENDLESS, steps=30, kind="custom_loop", cpu_s=0.19, own=0.06):
+def diagnosis(
+    *, ahead=256, length=INFINITE_LENGTH, steps=30, kind="custom_loop", cpu_s=0.19, own=0.06
+):
     found = observed(
         stage(0, "range", length=length),
-        stage(1, "map", 0.05, name="hear", parallelism=256, ahead=ahead, length=length),
+        stage(
+            1, "map", 0.05, name="hear", parallelism=256, prefetched_elements=ahead, length=length
+        ),
         stage(2, "take", length=steps if kind == "fit" else length),
         shares=SHARES,
         workload={"kind": kind, "steps_per_epoch": steps},
@@ -61,9 +65,9 @@ def test_a_fit_that_ends_its_passes_by_take_throws_away_too():
 
 def test_a_fit_that_goes_on_with_the_same_pass_throws_nothing_away():
     endless = diagnosis(kind="fit")
-    stages = (*endless.stages[:2], replace(endless.stages[2], length=ENDLESS))
+    stages = (*endless.stages[:2], replace(endless.stages[2], length=INFINITE_LENGTH))
     endless = replace(endless, stages=stages)
-    assert thrown_away_s(endless, endless.stages[1]) == 0
+    assert discarded_cpu_s(endless, endless.stages[1]) == 0
     assert list(autotune_memory.find(endless, MACHINE)) == []
 
 
@@ -74,6 +78,6 @@ def test_a_training_without_a_pipeline_prepares_nothing():
 def test_what_another_branch_costs_is_not_thrown_away():
     both = diagnosis()
     heavy = stage(0, "map", 0.5, parallelism=AUTOTUNE)
-    ahead = replace(both.stages[1], index=1, first=1, cpu_s_per_element=0.001)
-    both = replace(both, stages=(heavy, ahead, stage(2, "zip", length=ENDLESS)))
-    assert thrown_away_s(both, both.stages[1]) <= 256 * 0.001 / 30
+    ahead = replace(both.stages[1], index=1, first_index=1, cpu_s_per_element=0.001)
+    both = replace(both, stages=(heavy, ahead, stage(2, "zip", length=INFINITE_LENGTH)))
+    assert discarded_cpu_s(both, both.stages[1]) <= 256 * 0.001 / 30

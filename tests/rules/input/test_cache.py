@@ -4,7 +4,7 @@ import pytest
 
 from records import MACHINE, observed, stage
 from uncork.core.base.record import replace
-from uncork.core.evidence.stage import AUTOTUNE, CachePoint, Prefix
+from uncork.core.evidence.stage import AUTOTUNE, CachePoint, MapPrefix
 from uncork.rules.input import cache
 
 WAITING = {"input": 0.8, "step": 0.2}
@@ -12,7 +12,7 @@ WAITING = {"input": 0.8, "step": 0.2}
 
 def point(gigabytes: float = 1.0) -> CachePoint:
     size = int(gigabytes * 1e9)
-    return CachePoint(elements=9_984, memory_bytes=size, saved_cpu_s_per_step=0.09)
+    return CachePoint(element_count=9_984, memory_bytes=size, saved_cpu_s_per_step=0.09)
 
 
 def found(*stages, shares=None, **changes):
@@ -33,8 +33,8 @@ def test_repeated_work_is_named_with_what_a_cache_would_take():
 
 
 def test_what_would_take_too_much_is_told_as_it_could_be_kept():
-    bytes_ = Prefix(ops=9, bytes_per_element=25_000, cpu_s_per_element=0.08)
-    wide = replace(DECODE, bytes_per_element=100_000, narrow=bytes_, cache_point=point(6.0))
+    bytes_ = MapPrefix(op_count=9, bytes_per_element=25_000, cpu_s_per_element=0.08)
+    wide = replace(DECODE, bytes_per_element=100_000, narrow_prefix=bytes_, cache_point=point(6.0))
     (finding,) = found(stage(0, "range"), wide)
     assert "before it is widened, map(decode)" in finding.evidence
     for figure in ("1.5 GB", "80 ms"):  # of 90, ten are for widening, in every epoch
@@ -51,7 +51,7 @@ def test_a_cache_that_spares_something_else_is_misplaced():
 
 
 def test_a_cache_in_files_that_costs_most_is_storage():
-    filed = stage(1, "cache", 0.08, in_files=True, cache_point=point())
+    filed = stage(1, "cache", 0.08, is_file_cache=True, cache_point=point())
     scaled = stage(2, "map", 0.01, parallelism=1, cache_point=point())
     (finding,) = found(stage(0, "range"), filed, scaled)
     assert finding.cause == "storage_bound"
@@ -61,21 +61,29 @@ def test_a_cache_in_files_that_costs_most_is_storage():
 
 
 def test_a_cache_in_files_that_costs_little_is_only_misplaced():
-    filed = stage(0, "cache", 0.01, in_files=True)
+    filed = stage(0, "cache", 0.01, is_file_cache=True)
     (finding,) = found(filed, DECODE)
     assert finding.cause == "cache_misplaced"
 
 
 def test_a_cache_of_another_branch_is_not_in_the_way():
     other = stage(0, "cache", 0.0)
-    decode = stage(1, "map", 0.09, first=1, parallelism=1, name="decode", cache_point=point())
+    decode = stage(1, "map", 0.09, first_index=1, parallelism=1, name="decode", cache_point=point())
     (finding,) = found(other, decode, stage(2, "zip"))
     assert finding.cause == "cache_missing"
 
 
 def test_only_the_deterministic_part_is_promised():
-    prefix = Prefix(ops=3, bytes_per_element=10, cpu_s_per_element=0.08)
-    drawing = stage(1, "map", 0.09, parallelism=1, random=True, prefix=prefix, cache_point=point())
+    prefix = MapPrefix(op_count=3, bytes_per_element=10, cpu_s_per_element=0.08)
+    drawing = stage(
+        1,
+        "map",
+        0.09,
+        parallelism=1,
+        is_random=True,
+        deterministic_prefix=prefix,
+        cache_point=point(),
+    )
     (finding,) = found(stage(0, "range"), drawing)
     assert "the deterministic part of" in finding.evidence
 
@@ -108,7 +116,7 @@ def test_a_step_that_does_not_wait_is_left_alone():
 
 
 def test_no_legal_place_no_finding():
-    assert found(stage(0, "map", 0.09, parallelism=1, random=True)) == []
+    assert found(stage(0, "map", 0.09, parallelism=1, is_random=True)) == []
     assert found() == []
 
 
@@ -120,7 +128,7 @@ def test_a_cache_that_spares_little_is_left_alone(parallelism):
 
 def test_a_fit_that_ends_before_its_data_does_reads_nothing_twice():
     """Told its number of steps it reads on from epoch to epoch."""
-    given = {"steps_given": True, "steps_per_epoch": 100}
+    given = {"has_explicit_steps": True, "steps_per_epoch": 100}
     assert found(stage(0, "range"), DECODE, workload={**given, "epochs": 99}) == []
     assert found(stage(0, "range"), DECODE, workload={**given, "epochs": 101})
     assert found(stage(0, "range"), DECODE, workload={"steps_per_epoch": 100, "epochs": 2})
@@ -128,4 +136,4 @@ def test_a_fit_that_ends_before_its_data_does_reads_nothing_twice():
 
 def test_what_repeats_its_source_is_read_again_within_one_epoch():
     assert found(stage(0, "range"), DECODE, workload={"epochs": 1}) == []
-    assert found(stage(0, "range"), DECODE, workload={"epochs": 1, "reads_again": True})
+    assert found(stage(0, "range"), DECODE, workload={"epochs": 1, "is_source_repeated": True})

@@ -6,7 +6,7 @@ from records import MACHINE, observed, stage
 from uncork.rules.input import no_prefetch
 
 TAKING_TURNS = {"input": 0.5, "step": 0.5}
-OFF = {"default_rewrites": False}
+OFF = {"has_default_rewrites": False}
 ANALYSE = stage(1, "scan", 0.05, name="analyse")
 
 
@@ -35,7 +35,7 @@ def test_a_pipeline_that_ends_in_prefetch_is_left_alone():
 
 
 def test_tensorflow_injects_one_by_itself():
-    assert found(ANALYSE, workload={"default_rewrites": True}) == []
+    assert found(ANALYSE, workload={"has_default_rewrites": True}) == []
 
 
 @pytest.mark.parametrize("shares", [{"input": 0.05, "step": 0.95}, {"step": 1.0}])
@@ -44,4 +44,4 @@ def test_input_that_costs_little_is_left_alone(shares):
 
 
 def test_arrays_have_no_pipeline_to_end():
-    assert found(ANALYSE, workload={"pipeline": ""}) == []
+    assert found(ANALYSE, workload={"pipeline_digest": ""}) == []

@@ -3,16 +3,21 @@ from __future__ import annotations
 import pytest
 
 from records import MACHINE, observed, stage
-from uncork.core.evidence.model import OneHot
+from uncork.core.evidence.model import OneHotLabels
 from uncork.rules.input import one_hot_labels
 
-LABELS = OneHot(
-    classes=5_000, bytes=41_000_000, made_s=0.03, made_cpu_s=0.03, loss_s=0.02, loss_cpu_s=0.04
+LABELS = OneHotLabels(
+    class_count=5_000,
+    batch_bytes=41_000_000,
+    creation_s=0.03,
+    creation_cpu_s=0.03,
+    loss_s=0.02,
+    loss_cpu_s=0.04,
 )
 
 
 def found(*stages, labels=LABELS, **changes):
-    diagnosis = observed(*stages, one_hot=labels, **changes)
+    diagnosis = observed(*stages, one_hot_labels=labels, **changes)
     return list(one_hot_labels.find(diagnosis, MACHINE))
 
 
@@ -37,14 +42,14 @@ def test_beside_the_training_only_the_loss_is_in_the_way():
 
 
 def test_a_loader_that_holds_the_step_up_makes_them_faster():
-    slow = stage(0, "pydataset", 0.1, parallelism=1, python=True)
+    slow = stage(0, "pydataset", 0.1, parallelism=1, has_python_code=True)
     (finding,) = found(slow, shares={"input": 0.5, "step": 0.5})
     assert finding.upper_bound == pytest.approx(0.1 / 0.07)
     assert finding.at == "train.py:20"
 
 
 def test_a_function_called_for_each_row_makes_no_labels_of_a_batch():
-    each = stage(0, "map", 0.0002, parallelism=1, python=True, elements_per_step=50.0)
+    each = stage(0, "map", 0.0002, parallelism=1, has_python_code=True, elements_per_step=50.0)
     (finding,) = found(each, shares={"step": 1.0}, consumer_cpu_s=0.1)
     assert finding.upper_bound <= 0.1 / 0.08 + 1e-9
     assert finding.at == "train.py:41"
@@ -52,7 +57,17 @@ def test_a_function_called_for_each_row_makes_no_labels_of_a_batch():
 
 @pytest.mark.parametrize(
     "labels",
-    [None, OneHot(classes=9, bytes=9, made_s=0.004, made_cpu_s=0.0, loss_s=0.0, loss_cpu_s=0.0)],
+    [
+        None,
+        OneHotLabels(
+            class_count=9,
+            batch_bytes=9,
+            creation_s=0.004,
+            creation_cpu_s=0.0,
+            loss_s=0.0,
+            loss_cpu_s=0.0,
+        ),
+    ],
 )
 def test_what_wins_little_is_left_alone(labels):
     assert found(stage(0, "loop", 0.04), labels=labels) == []

@@ -3,25 +3,25 @@ from __future__ import annotations
 import pytest
 
 from records import MACHINE, observed, stage
-from uncork.core.evidence.stage import CachePoint, Inlined, Vectorized
+from uncork.core.evidence.stage import CachePoint, InlinedCost, VectorizedCost
 from uncork.rules.input import cache, per_element_work
 
 WAITING = {"input": 0.8, "host": 0.0, "step": 0.2}
-POINT = CachePoint(elements=1000, memory_bytes=1000, saved_cpu_s_per_step=0.08)
+POINT = CachePoint(element_count=1000, memory_bytes=1000, saved_cpu_s_per_step=0.08)
 
 
-def at_once(cost_s: float) -> Vectorized:
-    return Vectorized(batch=32, cpu_s_per_element=cost_s, wall_s_per_element=cost_s)
+def at_once(cost_s: float) -> VectorizedCost:
+    return VectorizedCost(batch_size=32, cpu_s_per_element=cost_s, wall_s_per_element=cost_s)
 
 
-def inline(cost_s: float) -> Inlined:
-    return Inlined(cpu_s_per_element=cost_s, wall_s_per_element=cost_s)
+def inline(cost_s: float) -> InlinedCost:
+    return InlinedCost(cpu_s_per_element=cost_s, wall_s_per_element=cost_s)
 
 
-def diagnosis(each_s: float, stacked: Vectorized | None, shares=None, here=None):
+def diagnosis(each_s: float, stacked: VectorizedCost | None, shares=None, here=None):
     parse = stage(
-        1, "map", each_s, name="parse", at="a.py:7", parallelism=1, vectorized=stacked,
-        cache_point=POINT, inlined=here,
+        1, "map", each_s, name="parse", at="a.py:7", parallelism=1, vectorized_cost=stacked,
+        cache_point=POINT, inlined_cost=here,
     )  # fmt: skip
     return observed(stage(0, "range"), parse, stage(2, "batch"), shares=shares or WAITING)
 
@@ -41,12 +41,12 @@ def test_a_map_that_costs_little_at_once_is_named_with_both_costs():
 
 
 def test_where_a_part_stays_before_the_batch_that_is_told():
-    half = Vectorized(
-        batch=32,
+    half = VectorizedCost(
+        batch_size=32,
         cpu_s_per_element=0.002,
         wall_s_per_element=0.002,
-        first_bytes=64,
-        behind=("DecodeWav",),
+        unbatched_bytes=64,
+        unbatched_ops=("DecodeWav",),
     )
     (finding,) = found(0.09, half)
     assert "with what follows DecodeWav called once for all of a batch" in finding.evidence

@@ -25,7 +25,7 @@ def test_a_serial_map_is_named_with_its_line():
 
 
 def test_one_that_draws_is_told_apart():
-    (finding,) = found(stage(0, "range"), stage(1, "map", 0.09, parallelism=1, random=True))
+    (finding,) = found(stage(0, "range"), stage(1, "map", 0.09, parallelism=1, is_random=True))
     assert finding.cause == "stateful_serial_map"
     assert "draws or keeps state" in finding.evidence
 
@@ -53,7 +53,7 @@ def test_other_stages_are_left_alone(kind):
 
 
 def test_python_is_another_rule_s_business():
-    assert found(stage(0, "map", 0.09, parallelism=1, python=True)) == []
+    assert found(stage(0, "map", 0.09, parallelism=1, has_python_code=True)) == []
 
 
 def test_one_core_wins_nothing():

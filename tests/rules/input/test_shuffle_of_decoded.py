@@ -2,18 +2,20 @@ from __future__ import annotations
 
 from records import MACHINE, observed, stage
 from uncork.core.base.record import replace
-from uncork.core.evidence.stage import AUTOTUNE, Buffer
+from uncork.core.evidence.stage import AUTOTUNE, ShuffleBuffer
 from uncork.rules.input import shuffle_of_decoded
 
 CORES = replace(MACHINE, cpus=4.0)
-BUFFER = Buffer(elements=1000, of=1000, maps=(1,), bytes_per_element=50)
+BUFFER = ShuffleBuffer(
+    element_count=1000, elements_per_pass=1000, movable_maps=(1,), bytes_per_element=50
+)
 
 
 def found(buffer, decode_s=0.16, **changes):
     diagnosis = observed(
         stage(0, "from_tensor_slices"),
         stage(1, "map", decode_s, parallelism=AUTOTUNE),
-        stage(2, "shuffle", buffer=buffer, bytes_per_element=600_000),
+        stage(2, "shuffle", shuffle_buffer=buffer, bytes_per_element=600_000),
         shares={"input": 0.4, "host": 0.0, "step": 0.6},
         **changes,
     )
@@ -39,7 +41,7 @@ def test_filling_that_fell_into_the_measurement_is_not_taken_for_the_step():
 
 
 def test_a_buffer_that_is_filled_soon_is_not_named():
-    assert not found(replace(BUFFER, elements=10))
+    assert not found(replace(BUFFER, element_count=10))
 
 
 def test_a_buffer_of_cheap_elements_is_not_named():

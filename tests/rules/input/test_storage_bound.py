@@ -4,16 +4,18 @@ import pytest
 
 from records import MACHINE, observed, stage
 from uncork.core.base.record import replace
-from uncork.core.evidence.stage import Reading
-from uncork.core.evidence.storage import FromDisk
+from uncork.core.evidence.stage import FileReads
+from uncork.core.evidence.storage import ColdFiles
 from uncork.rules.input import storage_bound
 
 WAITING = {"input": 0.8, "step": 0.2}
 
 
 def found(files=40, read_s=0.06, *, cost_s=0.09, shares=None):
-    reading = None if files is None else Reading(files=files, cpu_s_per_element=read_s)
-    load = stage(1, "map", cost_s, name="load", reading=reading)
+    reading = (
+        None if files is None else FileReads(files_per_element=files, cpu_s_per_element=read_s)
+    )
+    load = stage(1, "map", cost_s, name="load", file_reads=reading)
     return list(storage_bound.find(observed(load, shares=shares or WAITING), MACHINE))
 
 
@@ -41,13 +43,13 @@ def test_what_costs_little_is_left_alone(changes):
 
 def from_disk(*, gigabytes=100, disk=150.0, measured=None):
     """A step that alone would be ten times as fast as the disk, or as fast as was measured."""
-    files = FromDisk(bytes=gigabytes * 10**9, file_s=0.01, bytes_per_s=5e7)
-    source = stage(0, "from_tensor_slices", 0.0001, file_bytes=files.bytes)
+    files = ColdFiles(total_bytes=gigabytes * 10**9, read_s_per_file=0.01, read_bytes_per_s=5e7)
+    source = stage(0, "from_tensor_slices", 0.0001, file_bytes=files.total_bytes)
     given = observed(source, shares=WAITING)
     speed = given.measurement.samples_per_s if measured is None else measured
     given = replace(
         given,
-        from_disk=files,
+        cold_files=files,
         memory_available_bytes=20 * 10**9,
         measurement=replace(given.measurement, samples_per_s=speed),
         ceilings=given.ceilings | {"disk": disk, "consumer": 1_500.0},

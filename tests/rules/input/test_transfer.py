@@ -5,10 +5,12 @@ import pytest
 from records import MACHINE, observed, stage
 from uncork.core.base.record import replace
 from uncork.core.evidence.model import Transfer
-from uncork.core.evidence.stage import InStep
+from uncork.core.evidence.stage import StepOffload
 from uncork.rules.input import transfer
 
-FLOATS = Transfer(device="GPU:0", bytes=40_000_000, needed_bytes=10_000_000, wall_s=0.04, cpu_s=0.0)
+FLOATS = Transfer(
+    device="GPU:0", batch_bytes=40_000_000, min_bytes=10_000_000, wall_s=0.04, cpu_s=0.0
+)
 WIDE = (
     stage(0, "batch", bytes_per_element=10_000_000),
     stage(1, "map", 0.001, bytes_per_element=40_000_000),
@@ -38,7 +40,7 @@ def test_the_map_that_makes_them_is_spared_too():
 
 def test_what_is_narrow_already_could_stay_on_the_device():
     narrow = Transfer(
-        device="GPU:0", bytes=10_000_000, needed_bytes=10_000_000, wall_s=0.05, cpu_s=0.0
+        device="GPU:0", batch_bytes=10_000_000, min_bytes=10_000_000, wall_s=0.05, cpu_s=0.0
     )
     (finding,) = found(stage(0, "loop"), sent=narrow)
     assert finding.upper_bound == pytest.approx(2.0)
@@ -47,23 +49,25 @@ def test_what_is_narrow_already_could_stay_on_the_device():
 
 
 def test_in_fit_as_well():
-    wide = Transfer(device="GPU:0", bytes=4_000, needed_bytes=4_000, wall_s=0.05, cpu_s=0.0)
+    wide = Transfer(device="GPU:0", batch_bytes=4_000, min_bytes=4_000, wall_s=0.05, cpu_s=0.0)
     (finding,) = found(*WIDE, sent=wide)
     assert "put it there once" in finding.remedy
     assert finding.at == "train.py:41"
 
 
 def test_arrays_that_the_step_could_gather_from_are_named():
-    narrow = Transfer(device="GPU:0", bytes=4_000, needed_bytes=4_000, wall_s=0.05, cpu_s=0.0)
-    rows = stage(0, "from_tensor_slices", in_step=InStep(digest="9a7e", spared=0.99))
+    narrow = Transfer(device="GPU:0", batch_bytes=4_000, min_bytes=4_000, wall_s=0.05, cpu_s=0.0)
+    rows = stage(
+        0, "from_tensor_slices", step_offload=StepOffload(digest="9a7e", saved_transfer_share=0.99)
+    )
     (finding,) = found(rows, stage(1, "batch"), sent=narrow)
     assert finding.at == "train.py:20"
     assert "data_on_device" in finding.remedy
 
 
 def test_a_map_that_the_step_could_do_is_named_whatever_its_floats_hold():
-    sent = replace(FLOATS, needed_bytes=40_000_000)
-    last = replace(WIDE[1], in_step=InStep(digest="ca57", spared=0.75))
+    sent = replace(FLOATS, min_bytes=40_000_000)
+    last = replace(WIDE[1], step_offload=StepOffload(digest="ca57", saved_transfer_share=0.75))
     (finding,) = found(WIDE[0], last, sent=sent)
     assert finding.upper_bound == pytest.approx(0.1 / 0.07)
     assert finding.at == "train.py:21"
@@ -73,8 +77,8 @@ def test_a_map_that_the_step_could_do_is_named_whatever_its_floats_hold():
 
 @pytest.mark.parametrize("code", ["c0de", ""])
 def test_in_a_loop_the_plan_can_do_it_where_its_step_is_known(code):
-    last = replace(WIDE[1], in_step=InStep(digest="ca57", spared=0.75))
-    loop = {"kind": "custom_loop", "step_code": code}
+    last = replace(WIDE[1], step_offload=StepOffload(digest="ca57", saved_transfer_share=0.75))
+    loop = {"kind": "custom_loop", "step_code_digest": code}
     diagnosis = observed(WIDE[0], last, transfer=FLOATS, shares={"step": 1.0}, workload=loop)
     (finding,) = transfer.find(diagnosis, MACHINE)
     assert ("map_on_device" in finding.remedy) == bool(code)
@@ -93,5 +97,5 @@ def test_a_step_that_waits_for_its_input_wins_nothing():
 
 @pytest.mark.parametrize("wall_s", [None, 0.001])
 def test_what_takes_no_time_is_left_alone(wall_s):
-    quick = Transfer(device="GPU:0", bytes=4, needed_bytes=4, wall_s=0.001, cpu_s=0.0)
+    quick = Transfer(device="GPU:0", batch_bytes=4, min_bytes=4, wall_s=0.001, cpu_s=0.0)
     assert found(*WIDE, sent=None if wall_s is None else quick) == []

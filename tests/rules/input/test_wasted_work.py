@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from records import MACHINE, observed, stage
-from uncork.core.evidence.stage import Repeated
+from uncork.core.evidence.stage import RepeatedWork
 from uncork.rules.input import wasted_work
 
 WAITING = {"input": 0.8, "step": 0.2}
@@ -13,7 +13,7 @@ def found(kept, *, kind="filter", cost=0.09, shares=None, by_number=False):
     """A map that costs so many seconds a step, and a stage that keeps a share of what it makes."""
     made = 32 / kept
     decode = stage(0, "map", cost / made, name="decode", elements_per_step=made)
-    chosen = stage(1, kind, 0.0, name="wanted", elements_per_step=32.0, by_number=by_number)
+    chosen = stage(1, kind, 0.0, name="wanted", elements_per_step=32.0, is_index_based=by_number)
     diagnosis = observed(decode, chosen, shares=shares or WAITING)
     return list(wasted_work.find(diagnosis, MACHINE))
 
@@ -65,7 +65,7 @@ def ignored(needed_s):
         elements_per_step=32.0,
         needed_cpu_s_per_element=needed_s,
     )
-    one = stage(1, "map", 0.0, name="first", elements_per_step=32.0, ignores=(0,))
+    one = stage(1, "map", 0.0, name="first", elements_per_step=32.0, unused_output_maps=(0,))
     return list(wasted_work.find(observed(both, one, shares=WAITING), MACHINE))
 
 
@@ -113,7 +113,7 @@ def test_the_map_that_decodes_is_named_where_the_next_one_crops():
         at="train.py:9",
         elements_per_step=32.0,
         cropped_cpu_s_per_element=0.001,
-        crops_below=True,
+        has_upstream_decoder=True,
     )
     (finding,) = wasted_work.find(observed(load, patch, shares=WAITING), MACHINE)
     assert finding.at == "train.py:7"
@@ -127,9 +127,13 @@ def test_a_crop_of_nearly_all_may_be_decoded_whole():
 
 def zipped(times, *, cost=0.02):
     """Branches that make the same elements, which cost so many seconds a step."""
-    branches = [stage(i, "map", cost / 32, first=i, elements_per_step=32.0) for i in range(times)]
-    again = Repeated(times=times, again=tuple(range(1, times)), at="train.py:48")
-    both = stage(times, "zip", 0.0, elements_per_step=32.0, repeated=again)
+    branches = [
+        stage(i, "map", cost / 32, first_index=i, elements_per_step=32.0) for i in range(times)
+    ]
+    again = RepeatedWork(
+        repetitions=times, duplicate_stages=tuple(range(1, times)), at="train.py:48"
+    )
+    both = stage(times, "zip", 0.0, elements_per_step=32.0, repeated_work=again)
     batch = stage(times + 1, "batch", 0.0, elements_per_step=1.0)
     return list(wasted_work.find(observed(*branches, both, batch, shares=WAITING), MACHINE))
 

@@ -4,7 +4,7 @@ import pytest
 
 from records import MACHINE, observed, stage
 from uncork.core.base.record import replace
-from uncork.core.evidence.kernels import KernelPart
+from uncork.core.evidence.kernels import KernelGroup
 from uncork.rules.device import augmentation_in_model
 from uncork.rules.input import wide_dtype
 
@@ -27,14 +27,16 @@ def test_what_single_precision_spares_is_named():
 
 
 def test_the_line_that_made_the_wide_numbers_is_blamed_where_it_is_known():
-    hear = stage(1, "map", 0.09, float32_cpu_s_per_element=0.04, wide_at="train.py:7")
+    hear = stage(1, "map", 0.09, float32_cpu_s_per_element=0.04, float64_at="train.py:7")
     (finding,) = wide_dtype.find(observed(stage(0, "range"), hear, shares=WAITING), MACHINE)
     assert finding.at == "train.py:7"
 
 
 def test_what_narrows_the_batch_in_the_step_goes_with_it():
-    cast = KernelPart(phase="forward", share=0.3, calls=1.0, kernel="Cast", of_batch=0.3)
-    loader = stage(0, "pydataset", 0.09, python=True, float32_cpu_s_per_element=0.03)
+    cast = KernelGroup(
+        phase="forward", share=0.3, calls_per_step=1.0, main_kernel="Cast", batch_only_share=0.3
+    )
+    loader = stage(0, "pydataset", 0.09, has_python_code=True, float32_cpu_s_per_element=0.03)
     given = observed(loader, shares={"input": 0.4, "step": 0.6}, kernels=(cast,))
     (finding,) = wide_dtype.find(given, MACHINE)
     (without,) = wide_dtype.find(replace(given, kernels=()), MACHINE)

@@ -7,7 +7,7 @@ from uncork.core.base.record import replace
 from uncork.rules.judge import judge
 from uncork.rules.machine import environment
 
-GPU = {"unused_gpus": ("NVIDIA H200",), "built_with_cuda": True}
+GPU = {"unused_gpus": ("NVIDIA H200",), "is_built_with_cuda": True}
 
 
 def found(busy=2.0, step_s=0.1, **machine):
@@ -23,20 +23,22 @@ def found(busy=2.0, step_s=0.1, **machine):
     [
         ({**GPU, "variables": ("CUDA_VISIBLE_DEVICES=-1",)}, "no_accelerator", "'-1' hides it"),
         ({**GPU, "variables": ("CUDA_VISIBLE_DEVICES=",)}, "no_accelerator", "'' hides it"),
-        ({**GPU, "built_with_cuda": False}, "no_accelerator", "made for CPUs only"),
+        ({**GPU, "is_built_with_cuda": False}, "no_accelerator", "made for CPUs only"),
         (GPU, "missing_gpu_library", "NVIDIA H200"),
         ({**GPU, "variables": ("CUDA_VISIBLE_DEVICES=0",)}, "missing_gpu_library", "its log says"),
         ({"variables": ("TF_ENABLE_ONEDNN_OPTS=0",)}, "missing_gpu_library", "oneDNN"),
         ({"variables": ("ONEDNN_MAX_CPU_ISA=SSE41",)}, "no_accelerator", "SSE41"),
-        ({"cpus": 1.0, "allowed_cpus": 2.0, "busy": 0.97}, "cpu_quota", "1 of the 2 cores"),
-        ({"cpus": 4.0, "op_threads": 1, "busy": 1.1}, "cpu_quota", "1 of 4 cores for an op"),
+        ({"cpus": 1.0, "cpus_at_start": 2.0, "busy": 0.97}, "cpu_quota", "1 of the 2 cores"),
+        ({"cpus": 4.0, "intra_op_threads": 1, "busy": 1.1}, "cpu_quota", "1 of 4 cores for an op"),
     ],
 )
 def test_what_is_hidden_is_named_and_no_more_is_promised_than_there_is(machine, cause, words):
     (finding,) = found(**machine)
     assert finding.cause == cause
     assert finding.severity == "environment"
-    more = machine.get("allowed_cpus", machine.get("cpus", 1.0)) / machine.get("op_threads", 1)
+    more = machine.get("cpus_at_start", machine.get("cpus", 1.0)) / machine.get(
+        "intra_op_threads", 1
+    )
     assert finding.upper_bound == (more if cause == "cpu_quota" else 1.0)
     assert words in finding.evidence
     assert finding.remedy
@@ -48,12 +50,17 @@ def test_what_is_hidden_is_named_and_no_more_is_promised_than_there_is(machine, 
         {},
         {"devices": ("GPU:0 NVIDIA H200",), "variables": ("TF_ENABLE_ONEDNN_OPTS=0",)},
         {"variables": ("TF_ENABLE_ONEDNN_OPTS=1",)},
-        {"cpus": 2.0, "allowed_cpus": 2.0},
-        {"op_threads": 2},
+        {"cpus": 2.0, "cpus_at_start": 2.0},
+        {"intra_op_threads": 2},
         {"variables": ("ONEDNN_MAX_CPU_ISA=DEFAULT",)},
-        {"cpus": 4.0, "op_threads": 1, "busy": 0.4},  # ops are not what it waits for
-        {"cpus": 4.0, "op_threads": 1, "busy": 1.1, "step_s": 0.004},  # as the road chooses it
-        {"cpus": 1.0, "allowed_cpus": 2.0, "busy": 0.3},  # it would not know what to do with more
+        {"cpus": 4.0, "intra_op_threads": 1, "busy": 0.4},  # ops are not what it waits for
+        {
+            "cpus": 4.0,
+            "intra_op_threads": 1,
+            "busy": 1.1,
+            "step_s": 0.004,
+        },  # as the road chooses it
+        {"cpus": 1.0, "cpus_at_start": 2.0, "busy": 0.3},  # it would not know what to do with more
     ],
 )
 def test_a_machine_that_shows_what_it_has_is_left_alone(machine):
@@ -62,6 +69,6 @@ def test_a_machine_that_shows_what_it_has_is_left_alone(machine):
 
 def test_it_comes_before_what_costs_speed():
     slow = observed(shares={"host": 0.5, "step": 0.5})
-    hidden = replace(MACHINE, variables=("TF_ENABLE_ONEDNN_OPTS=0",))
+    hidden = replace(MACHINE, environment_variables=("TF_ENABLE_ONEDNN_OPTS=0",))
     causes = [finding.cause for finding in judge(slow, hidden).findings]
     assert causes == ["missing_gpu_library", "small_steps"]

@@ -7,7 +7,7 @@ from uncork.core.base.record import replace
 from uncork.rules.judge import judge
 from uncork.rules.machine import idle_devices
 
-FOUR = replace(MACHINE, logical_devices=4, devices=("GPU:0 A100",) * 4)
+FOUR = replace(MACHINE, logical_device_count=4, devices=("GPU:0 A100",) * 4)
 COMPUTING = {"input": 0.1, "step": 0.9}
 
 
@@ -39,8 +39,8 @@ def test_where_more_of_them_would_not_help_nothing_is_named(machine, shares, rep
 
 def test_devices_of_one_processor_share_its_cores():
     one = observed(shares={"step": 1.0})
-    two_cores = replace(MACHINE, logical_devices=2, devices=(), cpus=2.0)
-    (finding,) = idle_devices.find(replace(one, together=0.75), two_cores)
+    two_cores = replace(MACHINE, logical_device_count=2, devices=(), cpus=2.0)
+    (finding,) = idle_devices.find(replace(one, busy_core_speed_ratio=0.75), two_cores)
     assert finding.upper_bound == pytest.approx(1.5)
     (finding,) = idle_devices.find(one, replace(two_cores, devices=("GPU", "GPU")))
     assert finding.upper_bound == pytest.approx(2.0)

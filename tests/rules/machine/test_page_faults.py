@@ -3,16 +3,16 @@ from __future__ import annotations
 import pytest
 
 from records import MACHINE, measurement, observed
-from uncork.core.base.machine import PLAIN_ALLOCATOR
+from uncork.core.base.machine import DEFAULT_ALLOCATOR
 from uncork.core.base.record import replace
 from uncork.rules.judge import judge
 from uncork.rules.machine import page_faults
 
-HERE = replace(MACHINE, allocator=PLAIN_ALLOCATOR)
+HERE = replace(MACHINE, allocator=DEFAULT_ALLOCATOR)
 
 
 def training(faulting_s, *, step=1.0):
-    measured = replace(measurement(320.0), cpu_s_per_step=0.2, faulting_s_per_step=faulting_s)
+    measured = replace(measurement(320.0), cpu_s_per_step=0.2, page_fault_s_per_step=faulting_s)
     return observed(measurement=measured, shares={"step": step, "host": 1.0 - step})
 
 

@@ -5,15 +5,15 @@ import pytest
 from records import MACHINE, WORKLOAD, measurement, observed
 from uncork.core.base.record import replace
 from uncork.core.evidence.callbacks import Validation
-from uncork.core.evidence.loop import StartLine, Unrolled
+from uncork.core.evidence.loop import StartupLine, UnrolledLoop
 from uncork.rules.machine import slow_start
 
 STEPS = WORKLOAD.steps_per_epoch * WORKLOAD.epochs
 
 
 def found(*seconds, workload=None, **changes):
-    lines = tuple(StartLine(at=f"train.py:{n}", seconds=s) for n, s in enumerate(seconds, 5))
-    diagnosis = observed(step_s=0.01, start=lines, workload=workload, **changes)
+    lines = tuple(StartupLine(at=f"train.py:{n}", seconds=s) for n, s in enumerate(seconds, 5))
+    diagnosis = observed(step_s=0.01, startup_lines=lines, workload=workload, **changes)
     return list(slow_start.find(diagnosis, MACHINE))
 
 
@@ -41,16 +41,18 @@ def test_tracing_and_validations_belong_to_the_training():
     assert finding.upper_bound == pytest.approx(1.25)
     assert f"takes {2 * training_s:.1f} s" in finding.evidence
     times = WORKLOAD.epochs
-    validation = Validation(seconds=training_s / times, samples=100, times=times)
+    validation = Validation(
+        validation_s=training_s / times, sample_count=100, validation_count=times
+    )
     assert found(before_s, validation=validation)[0].upper_bound == pytest.approx(1.25)
-    pauses = replace(measurement(3_200), between_epochs=0.5)  # part of what its steps take
+    pauses = replace(measurement(3_200), between_epochs_share=0.5)  # part of what its steps take
     assert found(before_s, measurement=pauses)[0].upper_bound == pytest.approx(1.5)
 
 
 def test_what_passes_in_a_framework_is_not_to_be_written_otherwise():
     assert "each row" in found(STEPS * 0.01)[0].remedy
-    line = StartLine(at="train.py:5", seconds=STEPS * 0.01, in_framework=True)
-    diagnosis = observed(step_s=0.01, start=(line,))
+    line = StartupLine(at="train.py:5", seconds=STEPS * 0.01, is_in_framework=True)
+    diagnosis = observed(step_s=0.01, startup_lines=(line,))
     (finding,) = slow_start.find(diagnosis, MACHINE)
     assert "keep what the call makes" in finding.remedy
 
@@ -66,8 +68,8 @@ def test_nothing_is_said_where_the_length_of_the_training_is_not_known():
 
 def unrolled(seconds, share=0.8):
     ops = {"ops": 5000, "rounds": 125}
-    loop = Unrolled(at="train.py:30", share=share, first_s=seconds / share, **ops)
-    return {"unrolled": loop, "first_step_s": loop.first_s}
+    loop = UnrolledLoop(at="train.py:30", op_share=share, first_step_s=seconds / share, **ops)
+    return {"unrolled": loop, "first_step_s": loop.first_step_s}
 
 
 def test_a_loop_that_is_written_out_belongs_to_the_start():

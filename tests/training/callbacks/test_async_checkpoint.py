@@ -16,18 +16,18 @@ import pytest
 
 from training.models import BATCH, X, Y, mlp
 from uncork.training.callbacks.async_checkpoint import (
-    SavesBeside,
-    checkpoints,
-    is_plain_file,
-    saves_itself,
-    who_waits,
+    AsyncCheckpoints,
+    find_async_checkpoints,
+    has_own_save,
+    is_replaceable_file,
+    waiting_callback_name,
 )
-from uncork.training.callbacks.checkpoint_copy import CopiedSave
+from uncork.training.callbacks.checkpoint_copy import CheckpointCopy
 from uncork.training.callbacks.checkpoint_diff import checkpoint_difference
 from uncork.training.state.snapshot import Snapshot
 
 Checkpoint = keras.callbacks.ModelCheckpoint
-WRITE = CopiedSave.write
+WRITE = CheckpointCopy.write
 
 
 class Seeing(keras.callbacks.Callback):
@@ -60,9 +60,9 @@ def trained(callbacks: Any, epochs: int = 3, *, beside: bool = True) -> keras.Mo
     model, start = compiled_once()
     start.restore_values()
     keras.utils.set_random_seed(5)
-    saves = SavesBeside(callbacks, checkpoints(callbacks) if beside else [])
+    saves = AsyncCheckpoints(callbacks, find_async_checkpoints(callbacks) if beside else [])
     given = {"callbacks": saves.callbacks, "batch_size": BATCH, "epochs": epochs, "verbose": 0}
-    with saves.in_force():
+    with saves.active():
         model.fit(X, Y, validation_data=(X, Y), **given)
     return model
 
@@ -99,7 +99,7 @@ def test_training_goes_on_while_the_file_before_is_whole(
     mlp(compiled=False).save(path)
     before = path.read_bytes()
 
-    def waiting(copied: CopiedSave, to: Path) -> None:
+    def waiting(copied: CheckpointCopy, to: Path) -> None:
         WRITE(copied, to)
         assert go_on.wait(60)
 
@@ -108,7 +108,7 @@ def test_training_goes_on_while_the_file_before_is_whole(
         assert not list(tmp_path.glob("*.keras"))[1:], "what is unfinished has no such name"
         go_on.set()
 
-    monkeypatch.setattr(CopiedSave, "write", waiting)
+    monkeypatch.setattr(CheckpointCopy, "write", waiting)
     monkeypatch.setattr(
         "uncork.training.callbacks.async_checkpoint._INDIFFERENT", (Checkpoint, LooksAtBatches)
     )
@@ -162,8 +162,8 @@ def _loads(path: Path) -> bool:
     ],
 )
 def test_who_would_wait(callbacks: Any, who: str) -> None:
-    assert who_waits(callbacks).startswith(who)
-    assert bool(who_waits(callbacks)) == bool(who)
+    assert waiting_callback_name(callbacks).startswith(who)
+    assert bool(waiting_callback_name(callbacks)) == bool(who)
 
 
 class Own(Checkpoint):
@@ -175,9 +175,9 @@ def test_only_files_of_keras_are_written_beside() -> None:
     exchanged = Checkpoint("b.keras")
     exchanged._save_model = print
     given = [Own("a.keras"), Checkpoint("old.h5"), exchanged, weights, Seeing(int)]
-    assert checkpoints(given) == [weights]
-    assert checkpoints(weights) == [weights]
-    saves = SavesBeside(given[:1], [])
+    assert find_async_checkpoints(given) == [weights]
+    assert find_async_checkpoints(weights) == [weights]
+    saves = AsyncCheckpoints(given[:1], [])
     assert saves.callbacks is not None
     assert not saves.checkpoints
 
@@ -189,10 +189,10 @@ def test_what_cannot_be_written_is_an_error_of_the_training(
     path = tmp_path / "c.weights.h5"
     given = {"save_weights_only": True, "save_freq": 3 if hook == "next batch" else "epoch"}
 
-    def full(copied: CopiedSave, to: Path) -> None:
+    def full(copied: CheckpointCopy, to: Path) -> None:
         raise OSError(errno.ENOSPC, f"No space left on device: {to.name}")
 
-    monkeypatch.setattr(CopiedSave, "write", full)
+    monkeypatch.setattr(CheckpointCopy, "write", full)
     with pytest.raises(OSError, match=r"No space left on device: c\.weights\.h5") as caught:
         trained([Checkpoint(path, **given)], epochs=1 if hook == "end" else 3)
     assert caught.value.errno == errno.ENOSPC
@@ -204,12 +204,12 @@ def test_a_disk_with_room_for_one_file_holds_it(
 ) -> None:
     path = tmp_path / "c.keras"
 
-    def narrow(copied: CopiedSave, to: Path) -> None:
+    def narrow(copied: CheckpointCopy, to: Path) -> None:
         if to != path:
             raise OSError(errno.ENOSPC, "No space left on device")
         WRITE(copied, to)
 
-    monkeypatch.setattr(CopiedSave, "write", narrow)
+    monkeypatch.setattr(CheckpointCopy, "write", narrow)
     model = trained([Checkpoint(path)], epochs=2)
     np.testing.assert_array_equal(keras.models.load_model(path).get_weights()[0], model.weights[0])
 
@@ -231,14 +231,14 @@ def test_an_interrupted_training_leaves_a_whole_file(error: BaseException, tmp_p
 def test_an_interruption_is_not_hidden_by_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def full(copied: CopiedSave, to: Path) -> None:
+    def full(copied: CheckpointCopy, to: Path) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     class Stopping(keras.callbacks.EarlyStopping):
         def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(CopiedSave, "write", full)
+    monkeypatch.setattr(CheckpointCopy, "write", full)
     monkeypatch.setattr(
         "uncork.training.callbacks.async_checkpoint._INDIFFERENT", (Checkpoint, Stopping)
     )
@@ -259,7 +259,7 @@ def test_what_cannot_be_copied_is_saved_on_the_spot(
     def no_room(*_args: Any, **_kwargs: Any) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("uncork.training.callbacks.async_checkpoint.CopiedSave", no_room)
+    monkeypatch.setattr("uncork.training.callbacks.async_checkpoint.CheckpointCopy", no_room)
     trained([Checkpoint(tmp_path / "c.keras")])
     assert keras.models.load_model(tmp_path / "c.keras").built
 
@@ -267,15 +267,15 @@ def test_what_cannot_be_copied_is_saved_on_the_spot(
 def test_what_is_more_than_a_file_is_written_as_it_is(tmp_path: Path) -> None:
     plain, link, twin = (tmp_path / name for name in ("plain", "link", "twin"))
     plain.touch()
-    assert is_plain_file(plain)
-    assert is_plain_file(tmp_path / "new.keras")
+    assert is_replaceable_file(plain)
+    assert is_replaceable_file(tmp_path / "new.keras")
     link.symlink_to(plain)
-    assert not is_plain_file(link)
+    assert not is_replaceable_file(link)
     os.link(plain, twin)
-    assert not is_plain_file(plain)
-    assert not is_plain_file(tmp_path)
-    assert not is_plain_file(tmp_path / "missing" / "new.keras")
-    assert not is_plain_file("gs://bucket/new.keras")
+    assert not is_replaceable_file(plain)
+    assert not is_replaceable_file(tmp_path)
+    assert not is_replaceable_file(tmp_path / "missing" / "new.keras")
+    assert not is_replaceable_file("gs://bucket/new.keras")
 
 
 def test_a_file_keeps_its_mode(tmp_path: Path) -> None:
@@ -306,10 +306,10 @@ def test_a_model_with_a_save_of_its_own_finds_its_file(tmp_path: Path) -> None:
     model = Saving()
     model.compile("sgd", "mse")
     saves = Checkpoint(str(tmp_path / "w.weights.h5"), save_weights_only=True)
-    beside = SavesBeside([saves], checkpoints([saves]))
-    with beside.in_force():
+    beside = AsyncCheckpoints([saves], find_async_checkpoints([saves]))
+    with beside.active():
         model.fit(X, Y, epochs=2, verbose=0, callbacks=beside.callbacks)
     assert len(model.sizes) == 2
     assert min(model.sizes) > 0
-    assert saves_itself(model)
-    assert not saves_itself(compiled_once()[0])
+    assert has_own_save(model)
+    assert not has_own_save(compiled_once()[0])

@@ -10,8 +10,8 @@ import pytest
 import tensorflow as tf
 
 from training.models import X, Y, mlp
-from uncork.capture.sandbox.held_saves import hold_saves
-from uncork.training.callbacks.batch_hooks import callback_costs
+from uncork.capture.sandbox.held_saves import suppress_saves
+from uncork.training.callbacks.batch_hooks import measure_callback_costs
 
 
 class Sleeping(keras.callbacks.Callback):
@@ -73,21 +73,21 @@ def model():
 
 
 def costs(model, *callbacks):
-    return callback_costs(list(callbacks), model, {"epochs": 2})
+    return measure_callback_costs(list(callbacks), model, {"epochs": 2})
 
 
 def test_the_users_own_are_timed_in_silence(model, capsys):
     (cost,) = costs(model, Sleeping())
     assert cost.name == "Sleeping"
-    assert 0.01 <= cost.seconds < 1
-    assert cost.traced_s == 0
+    assert 0.01 <= cost.batch_s < 1
+    assert cost.tracing_s == 0
     assert cost.at.rpartition(":")[0].endswith("test_callback_costs.py")
     assert capsys.readouterr().out == ""
 
 
 def test_what_traces_is_told_apart(model):
     (cost,) = costs(model, Tracing())
-    assert 0 < cost.traced_s < cost.seconds
+    assert 0 < cost.tracing_s < cost.batch_s
 
 
 @pytest.mark.parametrize("kind", [Writing, WritingAtFirst])
@@ -99,18 +99,18 @@ def test_what_writes_is_left_out_and_writes_nothing(kind, model, tmp_path):
 
 def test_what_cannot_be_tried_is_left_out(model):
     assert costs(model, Failing(), OnceAnEpoch(), keras.callbacks.TerminateOnNaN()) == ()
-    assert callback_costs(None, model, {}) == ()
+    assert measure_callback_costs(None, model, {}) == ()
 
 
 @pytest.mark.parametrize(("path", "only"), [("a.keras", False), ("a.weights.h5", True)])
 def test_a_checkpoint_in_the_middle_of_an_epoch_is_saved_elsewhere(path, only, model, tmp_path):
     save = keras.callbacks.ModelCheckpoint(tmp_path / path, save_weights_only=only, save_freq=2)
-    with hold_saves() as saves:
+    with suppress_saves() as saves:
         (cost,) = costs(model, save)
     assert cost.name == "ModelCheckpoint"
-    assert cost.seconds > 0
+    assert cost.batch_s > 0
     assert list(tmp_path.iterdir()) == []
-    assert not saves.held
+    assert not saves.counts
 
 
 def test_one_in_ten_batches_costs_a_tenth(model, tmp_path):
@@ -118,18 +118,18 @@ def test_one_in_ten_batches_costs_a_tenth(model, tmp_path):
         keras.callbacks.ModelCheckpoint(tmp_path / "a.keras", save_freq=n) for n in (1, 1_000)
     )
     first, second = costs(model, often, seldom)
-    assert second.seconds < first.seconds / 10
+    assert second.batch_s < first.batch_s / 10
 
 
 def test_hooks_that_were_given_to_keras_s_own_class_are_the_user_s(model):
     slow = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: time.sleep(0.01))
     (cost,) = costs(model, slow)
-    assert 0.01 <= cost.seconds < 1
+    assert 0.01 <= cost.batch_s < 1
     assert cost.at.rpartition(":")[0].endswith("test_callback_costs.py")
     assert costs(model, keras.callbacks.LambdaCallback(on_epoch_end=print)) == ()
 
 
 def test_a_backup_in_the_middle_of_an_epoch_is_timed(model, tmp_path):
     (cost,) = costs(model, keras.callbacks.BackupAndRestore(str(tmp_path / "b"), save_freq=5))
-    assert cost.seconds == pytest.approx(cost.once_s / 5)
+    assert cost.batch_s == pytest.approx(cost.action_s / 5)
     assert list(tmp_path.iterdir()) == []

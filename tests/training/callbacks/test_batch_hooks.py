@@ -3,7 +3,7 @@ from __future__ import annotations
 import keras
 import pytest
 
-from uncork.training.callbacks.batch_hooks import acting_on_batches, batch_hooks
+from uncork.training.callbacks.batch_hooks import batch_callback_names, batch_callbacks
 
 callbacks = keras.callbacks
 
@@ -56,7 +56,7 @@ class OnTests(callbacks.Callback):
 )
 def test_what_sees_every_batch_is_named(make):
     callback = make()
-    assert batch_hooks([callback]) == (type(callback).__name__,)
+    assert batch_callback_names([callback]) == (type(callback).__name__,)
 
 
 @pytest.mark.parametrize(
@@ -76,19 +76,19 @@ def test_what_sees_every_batch_is_named(make):
     ],
 )
 def test_what_acts_once_an_epoch_is_left_out(make):
-    assert batch_hooks([make()]) == ()
+    assert batch_callback_names([make()]) == ()
 
 
 def test_any_way_of_giving_them():
-    assert batch_hooks(None) == ()
-    assert batch_hooks([]) == ()
-    assert batch_hooks(Late()) == ("Late",)
-    assert batch_hooks((Early(), Epochs(), Late())) == ("Early", "Late")
-    assert batch_hooks(callbacks.CallbackList([Late()], add_history=True)) == ("Late",)
+    assert batch_callback_names(None) == ()
+    assert batch_callback_names([]) == ()
+    assert batch_callback_names(Late()) == ("Late",)
+    assert batch_callback_names((Early(), Epochs(), Late())) == ("Early", "Late")
+    assert batch_callback_names(callbacks.CallbackList([Late()], add_history=True)) == ("Late",)
 
 
 def test_what_sees_batches_of_the_validation_alone_takes_no_time_of_a_step():
-    assert acting_on_batches([OnTests(), Late()])[0].__class__ is Late
+    assert batch_callbacks([OnTests(), Late()])[0].__class__ is Late
 
 
 class EachHundredth(callbacks.ModelCheckpoint):
@@ -119,4 +119,4 @@ class Renamed(callbacks.ModelCheckpoint):
     ],
 )
 def test_hooks_of_the_user_s_in_a_callback_of_keras_s_are_seen(make, acts):
-    assert bool(batch_hooks([make()])) is acts
+    assert bool(batch_callback_names([make()])) is acts

@@ -12,8 +12,8 @@ import pytest
 import tensorflow as tf
 
 from training.models import BATCH, Subclassed, X, Y, mlp, two_outputs
-from uncork.training.callbacks.async_checkpoint import checkpoints, saver_of
-from uncork.training.callbacks.checkpoint_copy import Buffers, CopiedSave
+from uncork.training.callbacks.async_checkpoint import find_async_checkpoints, keras_saver
+from uncork.training.callbacks.checkpoint_copy import CheckpointCopy, CopyBuffers
 from uncork.training.callbacks.checkpoint_diff import checkpoint_difference
 
 
@@ -70,31 +70,31 @@ MODELS = {
 def saver(ending: str) -> Any:
     only = ending != ".keras"
     given = keras.callbacks.ModelCheckpoint(f"any{ending}", save_weights_only=only)
-    return saver_of(*checkpoints([given]))
+    return keras_saver(*find_async_checkpoints([given]))
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_the_file_is_that_of_the_moment(name: str, tmp_path: Path) -> None:
     made, x, y = MODELS[name]
     keras.utils.set_random_seed(1)
-    model, buffers = made(), Buffers()
+    model, buffers = made(), CopyBuffers()
     for ending in (".keras", ".weights.h5"):  # one after the other into the same memory
         model.fit(x, y, batch_size=BATCH, verbose=0)
         written, later = tmp_path / f"written{ending}", tmp_path / f"later{ending}"
         save, only = saver(ending), ending != ".keras"
         save(model, str(written))
-        copied = CopiedSave(model, save, weights_only=only, buffers=buffers)
+        copied = CheckpointCopy(model, save, weights_only=only, buffers=buffers)
         model.fit(x, y, batch_size=BATCH, verbose=0)
         copied.write(later)
         assert checkpoint_difference(written, later) == ""
-        assert copied.bytes >= sum(v.numpy().nbytes for v in model.weights)
+        assert copied.size_bytes >= sum(v.numpy().nbytes for v in model.weights)
         save(model, str(later))
         assert checkpoint_difference(written, later), "trained on since"
 
 
 def test_what_keras_refuses_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="not yet been built"):
-        CopiedSave(Subclassed(), saver(".weights.h5"), weights_only=True)
+        CheckpointCopy(Subclassed(), saver(".weights.h5"), weights_only=True)
     saver(".weights.h5")(mlp(), str(tmp_path / "w.weights.h5"))
     assert (tmp_path / "w.weights.h5").stat().st_size
 
@@ -128,7 +128,7 @@ class SavedElsewhere(keras.layers.Layer):
 
 def test_another_thread_saves_as_ever_meanwhile(tmp_path: Path) -> None:
     model = mlp(SavedElsewhere(tmp_path / "other.weights.h5"))
-    CopiedSave(model, saver(".weights.h5"), weights_only=True).write(tmp_path / "w.weights.h5")
+    CheckpointCopy(model, saver(".weights.h5"), weights_only=True).write(tmp_path / "w.weights.h5")
     for path, made in (("other", mlp()), ("w", model)):
         assert (tmp_path / f"{path}.weights.h5").stat().st_size > 1000
         made.load_weights(tmp_path / f"{path}.weights.h5")

@@ -15,7 +15,7 @@ import pytest
 import tensorflow as tf
 
 from training.models import X, Y, mlp
-from uncork.training.callbacks.epoch_hook_costs import epoch_costs
+from uncork.training.callbacks.epoch_hook_costs import measure_epoch_callback_costs
 
 
 class Evaluating(keras.callbacks.Callback):
@@ -142,15 +142,15 @@ def trained():
 
 
 def costs(trained, *callbacks, **arguments):
-    return epoch_costs(list(callbacks), trained, {"epochs": 20, **arguments})
+    return measure_epoch_callback_costs(list(callbacks), trained, {"epochs": 20, **arguments})
 
 
 def test_what_is_traced_and_read_in_the_first_epoch_is_not_asked_for_again(trained, capsys):
     callback = Evaluating()
     (cost,) = costs(trained, callback)
-    assert (cost.name, cost.seconds) == ("Evaluating", 0.0)
+    assert (cost.name, cost.batch_s) == ("Evaluating", 0.0)
     assert 0.01 <= cost.epoch_s < 0.1
-    assert cost.epoch_at.rpartition(":")[0].endswith("test_epoch_hooks.py")
+    assert cost.epoch_hook_at.rpartition(":")[0].endswith("test_epoch_hooks.py")
     assert [epoch for epoch, _, _ in callback.seen] == list(range(11))
     assert trained.stop_training is False
     assert capsys.readouterr().out == ""
@@ -203,17 +203,17 @@ def alarm_of_nobody():
 def test_one_that_takes_too_long_is_cut_short(trained, monkeypatch):
     monkeypatch.setattr(sys.modules["uncork.training.callbacks.epoch_hook_costs"], "_MOST_S", 0.3)
     (cost,) = costs(trained, Endless())
-    assert cost.longer
+    assert cost.is_lower_bound
     assert 0.3 <= cost.epoch_s < 10
     (cost,) = costs(trained, Slow())
-    assert not cost.longer
+    assert not cost.is_lower_bound
 
 
 def test_functions_that_it_traces_are_converted(trained):
     callback = Tracing(tf.data.Dataset.range(5).map(lambda n: tf.cast(n, tf.float32)))
     (cost,) = costs(trained, callback)
     assert callback.total == 10.0
-    assert not cost.longer
+    assert not cost.is_lower_bound
 
 
 def test_what_has_a_file_or_a_connection_open_is_not_called(trained, tmp_path):
@@ -238,4 +238,4 @@ def test_hooks_that_were_given_to_keras_s_own_class_are_the_user_s(trained):
 def test_others_have_none(trained):
     own = keras.callbacks.EarlyStopping(), keras.callbacks.LambdaCallback(on_epoch_end=print)
     assert costs(trained, *own) == ()
-    assert epoch_costs(None, trained, {}) == ()
+    assert measure_epoch_callback_costs(None, trained, {}) == ()

@@ -11,8 +11,8 @@ import tensorflow as tf
 from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 
 from uncork.core.base.errors import EditRefused
-from uncork.pipeline.ir.tree import read
-from uncork.training.input.array_feed import arrays_in_one_thread, edits_of_arrays
+from uncork.pipeline.ir.tree import read_pipeline
+from uncork.training.input.array_feed import array_feed_edits, read_arrays_in_one_thread
 from uncork.training.input.feed import Feed
 
 RNG = np.random.default_rng(5)
@@ -62,8 +62,8 @@ def batches(feed):
 
 @pytest.mark.parametrize("case", FEEDS)
 def test_the_batches_are_keras_s_own_to_the_last_bit(case):
-    feed = Feed.of(FEEDS[case])
-    ours, theirs = batches(feed.read_in_one_thread()), batches(feed)
+    feed = Feed.from_arguments(FEEDS[case])
+    ours, theirs = batches(feed.with_single_threaded_arrays()), batches(feed)
     assert [len(epoch) for epoch in ours] == [len(epoch) for epoch in theirs]
     for epoch, as_ever in zip(ours, theirs, strict=True):
         for batch, usual in zip(epoch, as_ever, strict=True):
@@ -72,12 +72,12 @@ def test_the_batches_are_keras_s_own_to_the_last_bit(case):
 
 
 def test_it_is_keras_s_own_pipeline_with_one_map_elsewhere_and_no_autotuner():
-    feed = Feed.of(FEEDS["shuffled"])
-    pipeline = read(feed.batches_dataset(model()))
-    edited = read(feed.read_in_one_thread().batches_dataset(model()))
-    kinds = [place.node.kind for place in pipeline.places]
-    assert [place.node.kind for place in edited.places][: len(kinds)] == kinds
-    maps = [p.node for p in edited.places if p.node.kind == "map"]
+    feed = Feed.from_arguments(FEEDS["shuffled"])
+    pipeline = read_pipeline(feed.batches_dataset(model()))
+    edited = read_pipeline(feed.with_single_threaded_arrays().batches_dataset(model()))
+    kinds = [place.node.kind for place in pipeline.stage_locations]
+    assert [place.node.kind for place in edited.stage_locations][: len(kinds)] == kinds
+    maps = [p.node for p in edited.stage_locations if p.node.kind == "map"]
     assert [node.parallelism for node in maps] == [1, 1]
     assert edited.dataset.options().autotune.enabled is False
 
@@ -97,7 +97,7 @@ def test_a_training_is_the_same_bit_for_bit(how):
     found = []
     for _ in range(2):
         trained = model()
-        with arrays_in_one_thread() if found else nullcontext():
+        with read_arrays_in_one_thread() if found else nullcontext():
             history = trained.fit(X, Y, epochs=3, verbose=0, **how).history
         found.append(([w.tobytes() for w in trained.get_weights()], history))
     assert found[0] == found[1]
@@ -106,7 +106,7 @@ def test_a_training_is_the_same_bit_for_bit(how):
 def test_only_what_is_made_first_is_read_so():
     """The training's: what its validation reads was not looked at."""
     seen = []
-    with arrays_in_one_thread():
+    with read_arrays_in_one_thread():
         for _ in range(2):
             dataset = ArrayDataAdapter(X, Y, batch_size=8).get_tf_dataset()
             seen.append(dataset.options().autotune.enabled)
@@ -115,7 +115,7 @@ def test_only_what_is_made_first_is_read_so():
 
 
 def test_nothing_is_left_behind_by_an_error():
-    with pytest.raises(ZeroDivisionError), arrays_in_one_thread():
+    with pytest.raises(ZeroDivisionError), read_arrays_in_one_thread():
         1 / 0  # noqa: B018 - the error
     assert ArrayDataAdapter.get_tf_dataset is MADE
 
@@ -124,10 +124,10 @@ def test_what_keras_reads_otherwise_is_left_as_it_is(monkeypatch):
     other = tf.data.Dataset.from_tensor_slices((X, Y)).batch(8)
     monkeypatch.setattr(ArrayDataAdapter, "get_tf_dataset", lambda _: other)
     told, adapter = [], ArrayDataAdapter(X, Y, batch_size=8)
-    with arrays_in_one_thread(told.append):
+    with read_arrays_in_one_thread(told.append):
         assert adapter.get_tf_dataset() is other
     assert "another pipeline" in str(told[0])
-    with arrays_in_one_thread(), pytest.raises(EditRefused):
+    with read_arrays_in_one_thread(), pytest.raises(EditRefused):
         adapter.get_tf_dataset()
 
 
@@ -140,4 +140,4 @@ def test_what_keras_reads_otherwise_is_left_as_it_is(monkeypatch):
 )
 def test_another_pipeline_is_refused(dataset):
     with pytest.raises(EditRefused, match="another pipeline"):
-        edits_of_arrays(read(dataset))
+        array_feed_edits(read_pipeline(dataset))

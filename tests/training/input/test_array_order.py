@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from uncork.compat.random_state import random_state, set_random_state
-from uncork.training.input.array_order import in_one_order
+from uncork.training.input.array_order import has_same_order_each_epoch
 from uncork.training.input.feed import Feed
 
 ROWS = np.arange(24, dtype="float32")[:, None]
@@ -45,7 +45,7 @@ def test_what_is_told_is_what_fit_does(seed: int | None) -> None:
     is_one = first == second == third
     tf.random.set_seed(seed)
     given = {"x": ROWS, "y": ROWS, "epochs": 3}
-    assert in_one_order(Feed.of(given), given) is is_one
+    assert has_same_order_each_epoch(Feed.from_arguments(given), given) is is_one
     assert sorted(first) == ROWS[:, 0].tolist() != first
 
 
@@ -61,4 +61,4 @@ def test_what_is_told_is_what_fit_does(seed: int | None) -> None:
 )
 def test_it_is_not_told_of_others(arguments: dict[str, Any]) -> None:
     tf.random.set_seed(3)
-    assert not in_one_order(Feed.of(arguments), arguments)
+    assert not has_same_order_each_epoch(Feed.from_arguments(arguments), arguments)

@@ -6,8 +6,8 @@ import tensorflow as tf
 from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 
 from training.models import BATCH, N, Pages, X, Y, dataset, mlp
-from uncork.training.input.feed import Feed, batch_samples, spec_text
-from uncork.training.input.loader_costs import loader_stages
+from uncork.training.input.feed import Feed, count_batch_samples, spec_text
+from uncork.training.input.loader_costs import measure_loader_stages
 
 
 def generator():
@@ -34,17 +34,19 @@ def test_what_feeds_it_is_told_apart(x, kind):
 
 
 def test_a_validation_split_is_set_aside_as_keras_does():
-    feed = Feed.of({"x": X, "y": Y, "validation_split": 0.25})
+    feed = Feed.from_arguments({"x": X, "y": Y, "validation_split": 0.25})
     np.testing.assert_array_equal(feed.x, X[:16])
     np.testing.assert_array_equal(feed.y, Y[:16])
-    given = Feed.of({"x": X, "y": Y, "validation_split": 0.25, "validation_data": (X, Y)})
+    given = Feed.from_arguments(
+        {"x": X, "y": Y, "validation_split": 0.25, "validation_data": (X, Y)}
+    )
     assert len(given.x) == N
 
 
 def test_shuffle_is_for_arrays_only():
-    assert Feed.of({"x": X, "y": Y}).shuffle
-    assert not Feed.of({"x": X, "y": Y, "shuffle": False}).shuffle
-    assert not Feed.of({"x": dataset()}).shuffle
+    assert Feed.from_arguments({"x": X, "y": Y}).shuffle
+    assert not Feed.from_arguments({"x": X, "y": Y, "shuffle": False}).shuffle
+    assert not Feed.from_arguments({"x": dataset()}).shuffle
 
 
 @pytest.mark.parametrize(
@@ -104,22 +106,22 @@ def test_tables_and_their_columns_have_specs_too():
     ],
 )
 def test_samples_of_a_batch(batch, samples):
-    assert batch_samples(batch) == samples
+    assert count_batch_samples(batch) == samples
 
 
 def test_a_loader_is_a_stage_with_its_line():
-    (stage,) = loader_stages(Feed(x=Pages()))
-    assert (stage.kind, stage.name, stage.python) == ("pydataset", "Pages", True)
+    (stage,) = measure_loader_stages(Feed(x=Pages()))
+    assert (stage.kind, stage.name, stage.has_python_code) == ("pydataset", "Pages", True)
     assert "models.py:" in stage.at
     assert stage.wall_s_per_element > 0
-    assert loader_stages(Feed(x=X)) == ()
-    assert loader_stages(Feed(x=dataset())) == ()
+    assert measure_loader_stages(Feed(x=X)) == ()
+    assert measure_loader_stages(Feed(x=dataset())) == ()
 
 
 def test_batches_are_those_of_keras():
     model = mlp()
     batches = list(Feed(x=X, y=Y, batch_size=BATCH, shuffle=False).batches_dataset(model))
-    assert [batch_samples(b) for b in batches] == [4, 4, 4, 4, 4, 2]
+    assert [count_batch_samples(b) for b in batches] == [4, 4, 4, 4, 4, 2]
     np.testing.assert_array_equal(batches[-1][0], X[20:])
 
 
@@ -135,11 +137,11 @@ def test_arrays_are_made_tensors_once(dtype):
     for ours, theirs in zip(batches, expected, strict=True):
         for a, b in zip(ours, theirs, strict=True):
             np.testing.assert_array_equal(a, b)
-    held = dict(feed.tensors)
+    held = dict(feed.tensor_cache)
     assert len(held) == 2
     again = feed.with_batch_size(2)
     assert len(list(again.batches_dataset(mlp()))) == 3
-    assert all(again.tensors[key] is held[key] for key in held)
+    assert all(again.tensor_cache[key] is held[key] for key in held)
 
 
 def test_what_is_no_array_of_numbers_is_left_to_keras():
@@ -147,4 +149,4 @@ def test_what_is_no_array_of_numbers_is_left_to_keras():
     feed = Feed(x=[words, table], batch_size=2, shuffle=False)
     ((given, *_),) = feed.batches_dataset(mlp())
     assert given[0].numpy().tolist() == [b"a", b"b"]
-    assert not feed.tensors
+    assert not feed.tensor_cache

@@ -14,7 +14,7 @@ from keras.src.backend.tensorflow import trainer as keras_trainer
 
 from uncork.training.input import iterator_reuse as reused_iterator
 from uncork.training.input.iterator_reuse import ReusedIterators
-from uncork.training.state.snapshot import weights
+from uncork.training.state.snapshot import read_weights
 
 KERAS_S = keras_trainer.TFEpochIterator
 DRAW = np.random.default_rng(4)
@@ -87,7 +87,7 @@ CASES: dict[str, tuple[Callable[[], Any], list[dict[str, Any]]]] = {
 @contextmanager
 def kept() -> Iterator[ReusedIterators]:
     iterators = ReusedIterators()
-    with iterators.in_force():
+    with iterators.active():
         yield iterators
 
 
@@ -101,7 +101,7 @@ def trained(make: Callable[[], Any], calls: list[dict[str, Any]], reading: Any) 
             seen.append(made.evaluate(call["x"], call["y"], verbose=0, return_dict=True))
             seen.append(made.predict(call["x"], verbose=0).tolist())
     drawn = float(tf.random.uniform([])), float(np.random.rand())
-    return seen, [w.tobytes() for w in weights(made)], drawn, iterators
+    return seen, [w.tobytes() for w in read_weights(made)], drawn, iterators
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -131,7 +131,7 @@ def test_an_unseeded_shuffle_takes_each_sample_once_in_an_order_of_its_own() -> 
     with kept() as iterators:
         for _ in range(4):
             made.fit(rows, verbose=0)
-    assert iterators.calls == 4
+    assert iterators.epoch_count == 4
     assert all(sorted(order) == rows[:, 0].tolist() for order in seen)
     assert len({tuple(order) for order in seen}) > 1
 
@@ -155,7 +155,7 @@ class Rows(np.ndarray[Any, Any]):
 def test_what_it_does_not_serve_goes_through_keras_s_own_pipeline(case: str) -> None:
     with kept() as iterators:
         LEFT[case](model())
-    assert iterators.calls == 0
+    assert iterators.epoch_count == 0
 
 
 def test_what_is_read_may_end_in_an_error_and_the_next_call_begins_anew() -> None:
@@ -171,7 +171,7 @@ def test_what_is_read_may_end_in_an_error_and_the_next_call_begins_anew() -> Non
             made.fit(ROWS, ANSWERS, batch_size=8, callbacks=[Stop()], verbose=0)
         found = made.predict(ROWS, batch_size=8, verbose=0)
         again = made.predict(ROWS, batch_size=8, verbose=0)
-    assert iterators.calls == 3
+    assert iterators.epoch_count == 3
     assert (found == again).all()
     assert (found == made.predict(ROWS, batch_size=8, verbose=0)).all()
 
@@ -189,7 +189,7 @@ def test_a_callback_may_predict_on_batches_of_the_same_form() -> None:
 
         with reading:
             made.fit(ROWS, ANSWERS, batch_size=8, callbacks=[Look()], verbose=0)
-        return seen, [w.tobytes() for w in weights(made)]
+        return seen, [w.tobytes() for w in read_weights(made)]
 
     assert run(kept()) == run(nullcontext())
 
@@ -202,7 +202,7 @@ def test_a_model_that_is_built_by_its_first_call() -> None:
         with reading:
             for _ in range(3):
                 made.fit(ROWS, ANSWERS, verbose=0)
-        return [w.tobytes() for w in weights(made)]
+        return [w.tobytes() for w in read_weights(made)]
 
     assert run(kept()) == run(nullcontext())
 
@@ -213,7 +213,7 @@ def test_of_many_forms_the_first_are_kept_and_served(monkeypatch: pytest.MonkeyP
     with kept() as iterators:
         for rows in (7, 32, 5):
             made.evaluate(ROWS[:rows], ANSWERS[:rows], verbose=0)
-    assert (iterators.calls, iterators.made) == (2, 1)
+    assert (iterators.epoch_count, iterators.iterator_count) == (2, 1)
 
 
 def test_a_session_that_is_cleared_takes_nothing_with_it() -> None:
@@ -222,7 +222,7 @@ def test_a_session_that_is_cleared_takes_nothing_with_it() -> None:
         before = made.evaluate(ROWS, ANSWERS, verbose=0)
         keras.utils.clear_session()
         after = made.evaluate(ROWS, ANSWERS, verbose=0)
-    assert (iterators.calls, iterators.made) == (2, 1)
+    assert (iterators.epoch_count, iterators.iterator_count) == (2, 1)
     assert before == after
 
 

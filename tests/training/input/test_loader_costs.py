@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 
 from uncork.measure.profile import statement_profiler as statements
-from uncork.pycode.purity.random_draws import draws_kept
+from uncork.pycode.purity.random_draws import preserve_random_states
 from uncork.training.input.feed import Feed
-from uncork.training.input.loader_code import in_float32
-from uncork.training.input.loader_costs import loader_stages
+from uncork.training.input.loader_code import create_float32_loader
+from uncork.training.input.loader_costs import measure_loader_stages
 
 ROWS = np.arange(400_000, dtype="float64").reshape(-1, 40)
 NARROW = ROWS.astype("float32")
@@ -55,19 +55,19 @@ def test_a_loader_that_copies_a_whole_array_is_seen_at_its_line(monkeypatch):
     monkeypatch.setattr(statements, "time", Scales)
     dataset = Whole()
     dataset.rows = NARROW.view(Scales)
-    (stage,) = loader_stages(Feed(x=dataset))
+    (stage,) = measure_loader_stages(Feed(x=dataset))
     line = Whole.__getitem__.__code__.co_firstlineno + 2
-    assert stage.at == stage.copied.at
+    assert stage.at == stage.array_copy.at
     assert stage.at.endswith(f"test_loaders.py:{line}")
-    assert 0.9 < stage.copied.share < 1.0
-    assert stage.copied.made_bytes >= NARROW.nbytes
-    assert stage.copied.used_bytes == stage.bytes_per_element == 32 * 41 * 4
+    assert 0.9 < stage.array_copy.share < 1.0
+    assert stage.array_copy.copied_bytes >= NARROW.nbytes
+    assert stage.array_copy.batch_bytes == stage.bytes_per_element == 32 * 41 * 4
     assert stage.float32_cpu_s_per_element is None
 
 
 def test_a_loader_that_copies_its_batch_only_is_left_alone():
-    (stage,) = loader_stages(Feed(x=Wide()))
-    assert stage.copied is None
+    (stage,) = measure_loader_stages(Feed(x=Wide()))
+    assert stage.array_copy is None
     assert stage.float32_cpu_s_per_element <= stage.cpu_s_per_element
 
 
@@ -84,8 +84,8 @@ class Unpacking(Whole):
 
 
 def test_a_loader_that_unpacks_much_copies_nothing():
-    (stage,) = loader_stages(Feed(x=Unpacking()))
-    assert stage.copied is None
+    (stage,) = measure_loader_stages(Feed(x=Unpacking()))
+    assert stage.array_copy is None
 
 
 class Drawing(Whole):
@@ -101,20 +101,20 @@ class Drawing(Whole):
 
 def test_a_loader_draws_what_it_would_have_drawn():
     dataset, other = Drawing(), Drawing()
-    loader_stages(Feed(x=dataset))
+    measure_loader_stages(Feed(x=dataset))
     np.testing.assert_array_equal(dataset[5], other[5])
 
 
 def test_what_a_loader_remembers_stays_as_it_was():
     dataset = Drawing()
-    with draws_kept(dataset):
-        assert in_float32(dataset)(7).dtype == "float32"
+    with preserve_random_states(dataset):
+        assert create_float32_loader(dataset)(7).dtype == "float32"
     assert dataset.seen == {}
 
 
 def test_a_loader_in_single_precision_gives_the_same_in_single_precision():
     dataset = Wide()
-    single = in_float32(dataset)
+    single = create_float32_loader(dataset)
     rows, firsts = single(1)
     assert (rows.dtype, firsts.dtype) == ("float32", "float32")
     np.testing.assert_allclose(rows, dataset[1][0])
@@ -131,7 +131,7 @@ def test_the_original_keeps_its_arrays():
 
     offset = ROWS[:1].repeat(4_000, axis=0)[:2]
     dataset = Owner()
-    single = in_float32(dataset)
+    single = create_float32_loader(dataset)
     assert single(3).dtype == "float32" or offset.nbytes < 1 << 20
     assert dataset.rows is ROWS
     assert dataset[3].dtype == "float64"
@@ -146,10 +146,10 @@ def test_what_a_function_closes_over_is_narrowed_for_the_copy_alone():
             return table[index]
 
     dataset = Closed()
-    assert in_float32(dataset)(1).dtype == "float32"
+    assert create_float32_loader(dataset)(1).dtype == "float32"
     assert dataset[1].dtype == table.dtype == "float64"
 
 
 @pytest.mark.parametrize("loader", [Whole(), NARROW, [1, 2]])
 def test_where_nothing_is_wide_there_is_no_narrower_one(loader):
-    assert in_float32(loader) is None
+    assert create_float32_loader(loader) is None

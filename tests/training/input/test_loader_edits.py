@@ -19,12 +19,12 @@ from uncork.core.edits.edit import LoaderCache, LoaderWorkers
 from uncork.pycode.purity.reachability import loader_digest
 from uncork.training.input import loader_costs as loaders
 from uncork.training.input.feed import Feed
-from uncork.training.input.loader_costs import loader_stages
+from uncork.training.input.loader_costs import measure_loader_stages
 from uncork.training.input.loader_edits import (
+    apply_loader_edits,
     check_loader,
-    edited_loader,
+    copy_with_edits,
     fill_loader,
-    loader_edited,
 )
 
 
@@ -43,31 +43,31 @@ class Sleeping(keras.utils.PyDataset):
 
 
 def edit(dataset, workers=3):
-    return LoaderWorkers(workers=workers, expects=loader_digest(dataset))
+    return LoaderWorkers(workers=workers, expected_digest=loader_digest(dataset))
 
 
 def test_a_trial_works_on_a_copy():
     mine = Sleeping()
-    other = edited_loader(mine, (edit(mine),))
+    other = copy_with_edits(mine, (edit(mine),))
     assert (other.workers, mine.workers) == (3, 1)
     assert other.max_queue_size >= 6
 
 
 def test_the_settings_are_given_back():
     mine = Sleeping(max_queue_size=4)
-    with loader_edited(mine, (edit(mine),)):
+    with apply_loader_edits(mine, (edit(mine),)):
         assert (mine.workers, mine.max_queue_size) == (3, 6)
     assert (mine.workers, mine.max_queue_size) == (1, 4)
 
 
 def test_no_edit_touches_nothing():
-    with loader_edited(np.zeros(3), ()):
+    with apply_loader_edits(np.zeros(3), ()):
         pass
 
 
 def test_another_loader_is_refused():
     with pytest.raises(EditRefused, match="the code or the settings of Sleeping"):
-        check_loader(Sleeping(), LoaderWorkers(workers=2, expects="another"))
+        check_loader(Sleeping(), LoaderWorkers(workers=2, expected_digest="another"))
 
 
 @pytest.mark.parametrize("own", [{"workers": 2}, {"use_multiprocessing": True}])
@@ -103,18 +103,18 @@ def clock(monkeypatch):
     """Of a machine with two cores."""
     made = Clock()
     monkeypatch.setattr(loaders, "time", made)
-    monkeypatch.setattr(loaders, "cpus", lambda: 2.0)
+    monkeypatch.setattr(loaders, "usable_cpus", lambda: 2.0)
     monkeypatch.setattr(time, "sleep", made.sleep)
     return made
 
 
 def test_threads_are_measured_where_they_may_be_used(clock):
-    (stage,) = loader_stages(Feed(x=Sleeping()))
-    assert not stage.random
+    (stage,) = measure_loader_stages(Feed(x=Sleeping()))
+    assert not stage.is_random
     assert stage.wall_s_per_element == pytest.approx(0.02)
-    assert stage.threads_wall_s_per_element == pytest.approx(0.01)
-    (own,) = loader_stages(Feed(x=Sleeping(workers=2)))
-    assert own.threads_wall_s_per_element is None
+    assert stage.threaded_wall_s_per_element == pytest.approx(0.01)
+    (own,) = measure_loader_stages(Feed(x=Sleeping(workers=2)))
+    assert own.threaded_wall_s_per_element is None
 
 
 def test_an_epoch_that_is_left_early_leaves_no_thread_behind():
@@ -122,7 +122,7 @@ def test_an_epoch_that_is_left_early_leaves_no_thread_behind():
     model.compile("sgd", "mse")
     mine = Sleeping()
     before = threading.active_count()
-    with Feed(x=edited_loader(mine, (edit(mine),))).reading(model) as epochs:
+    with Feed(x=copy_with_edits(mine, (edit(mine),))).open_epoch_iterator(model) as epochs:
         for _ in epochs:
             break
         assert threading.active_count() > before
@@ -152,7 +152,9 @@ MADE = Path(tempfile.mkdtemp()) / "made"
 
 
 def kept(dataset):
-    return edited_loader(dataset, (LoaderCache(bytes=1000, expects=loader_digest(dataset)),))
+    return copy_with_edits(
+        dataset, (LoaderCache(size_bytes=1000, expected_digest=loader_digest(dataset)),)
+    )
 
 
 def epoch(dataset):
@@ -194,7 +196,9 @@ def test_a_filled_loader_stays_filled():
 
 def test_the_users_own_class_is_given_back():
     mine = Counting()
-    with loader_edited(mine, (LoaderCache(bytes=1000, expects=loader_digest(mine)),)):
+    with apply_loader_edits(
+        mine, (LoaderCache(size_bytes=1000, expected_digest=loader_digest(mine)),)
+    ):
         assert type(mine) is not Counting
         assert isinstance(mine, Counting)
     assert type(mine) is Counting
@@ -228,10 +232,10 @@ class QuietlyReshuffling(Quiet):
     ("loader", "is_kept"), [(Quiet, True), (QuietlyReshuffling, False), (Counting, False)]
 )
 def test_what_keeping_would_take_is_told(loader, is_kept):
-    (stage,) = loader_stages(Feed(x=loader()))
-    assert (stage.keepable is not None) is is_kept
+    (stage,) = measure_loader_stages(Feed(x=loader()))
+    assert (stage.memoization is not None) is is_kept
     if is_kept:
-        assert stage.keepable.bytes == 4 * (2 * 3 * 4 + 2 * 8)
+        assert stage.memoization.total_bytes == 4 * (2 * 3 * 4 + 2 * 8)
 
 
 class Beginning(Quiet):
@@ -242,9 +246,9 @@ class Beginning(Quiet):
 def test_a_loader_that_begins_epochs_itself_gets_no_workers():
     """Keras lets workers make batches before it calls the loader's own hook."""
     loader = Beginning()
-    (stage,) = loader_stages(Feed(x=loader))
-    assert stage.threads_wall_s_per_element is None
-    edit = LoaderWorkers(workers=2, expects=loader_digest(loader))
+    (stage,) = measure_loader_stages(Feed(x=loader))
+    assert stage.threaded_wall_s_per_element is None
+    edit = LoaderWorkers(workers=2, expected_digest=loader_digest(loader))
     with pytest.raises(EditRefused, match="on_epoch_begin of its own"):
         check_loader(loader, edit)
 
@@ -260,7 +264,9 @@ def test_no_more_is_kept_than_was_seen_to_be_needed():
     MADE.unlink(missing_ok=True)
     mine = Counting()
     size = 2 * 3 * 4 + 2 * 8
-    loader = edited_loader(mine, (LoaderCache(bytes=2 * size, expects=loader_digest(mine)),))
+    loader = copy_with_edits(
+        mine, (LoaderCache(size_bytes=2 * size, expected_digest=loader_digest(mine)),)
+    )
     assert epoch(loader) == epoch(loader)
     assert MADE.read_text() == "0 1 2 3 2 3 "
 
@@ -293,7 +299,9 @@ def test_what_is_no_index_is_passed_on():
 
 def test_it_is_pickled_as_what_it_is():
     mine = Counting(scale=5)
-    with loader_edited(mine, (LoaderCache(bytes=1000, expects=loader_digest(mine)),)):
+    with apply_loader_edits(
+        mine, (LoaderCache(size_bytes=1000, expected_digest=loader_digest(mine)),)
+    ):
         again = pickle.loads(pickle.dumps(mine))
         copied = copy.copy(mine)
     assert type(again) is type(copied) is Counting
@@ -307,7 +315,7 @@ def test_a_class_that_cannot_be_extended_is_refused():
 
     mine = Demanding()
     with pytest.raises(EditRefused, match="no class can be made from Demanding"):
-        check_loader(mine, LoaderCache(bytes=1000, expects=loader_digest(mine)))
+        check_loader(mine, LoaderCache(size_bytes=1000, expected_digest=loader_digest(mine)))
 
 
 def test_a_loader_that_fails_in_threads_is_described_all_the_same(clock, monkeypatch):
@@ -317,10 +325,10 @@ def test_a_loader_that_fails_in_threads_is_described_all_the_same(clock, monkeyp
             raise RuntimeError("not made for threads")
 
     monkeypatch.setattr(time, "sleep", racing)
-    (stage,) = loader_stages(Feed(x=Sleeping()))
+    (stage,) = measure_loader_stages(Feed(x=Sleeping()))
     assert clock.waited_in_threads
-    assert stage.threads_wall_s_per_element is None
-    assert stage.keepable.bytes == 12 * (2 * 3 * 4 + 2 * 8)
+    assert stage.threaded_wall_s_per_element is None
+    assert stage.memoization.total_bytes == 12 * (2 * 3 * 4 + 2 * 8)
 
 
 def test_a_training_that_is_stopped_leaves_no_thread_behind():
@@ -331,7 +339,7 @@ def test_a_training_that_is_stopped_leaves_no_thread_behind():
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
     model.compile("sgd", "mse")
     mine = Sleeping()
-    with loader_edited(mine, (edit(mine),)):
+    with apply_loader_edits(mine, (edit(mine),)):
         model.fit(mine, epochs=2, verbose=0, callbacks=[Stop()])
     deadline = time.monotonic() + 20
     while any(t.name.startswith("Worker_") for t in threading.enumerate()):
@@ -387,7 +395,7 @@ def test_what_comes_out_the_same_by_chance_is_not_kept():
 
 
 def test_a_loader_in_threads_is_pickled_as_what_it_is():
-    loader = edited_loader(Growing(), (edit(Growing(), workers=2),))
+    loader = copy_with_edits(Growing(), (edit(Growing(), workers=2),))
     assert type(pickle.loads(pickle.dumps(loader))) is Growing
     assert type(copy.copy(loader)) is Growing
 
@@ -434,7 +442,7 @@ def test_workers_leave_no_batch_of_an_epoch_for_the_next():
     for edits in (lambda loader: (), lambda loader: (edit(loader, workers=2),)):
         loader, model = Growing(), Noting()
         model.compile("sgd", run_eagerly=True)
-        with loader_edited(loader, edits(loader)):
+        with apply_loader_edits(loader, edits(loader)):
             model.fit(loader, epochs=4, verbose=0, shuffle=False)
         seen.append(model.seen)
         assert type(loader) is Growing
@@ -471,7 +479,7 @@ def test_an_evaluation_of_some_steps_begins_anew_each_time():
     """What workers had made by then must not be what the next one is given first."""
     mine, model = Quick(), Reading()
     model.compile("sgd", run_eagerly=True)
-    with loader_edited(mine, (edit(mine),)):
+    with apply_loader_edits(mine, (edit(mine),)):
         model.fit(
             mine,
             shuffle=False,
@@ -490,11 +498,11 @@ class OfTensors(Quiet):
 
 
 def test_tensors_and_texts_count_too():
-    (stage,) = loader_stages(Feed(x=OfTensors()))
-    assert stage.keepable.bytes == 4 * (2 * 50 * 4 + 2 * 3)
+    (stage,) = measure_loader_stages(Feed(x=OfTensors()))
+    assert stage.memoization.total_bytes == 4 * (2 * 50 * 4 + 2 * 3)
     mine = OfTensors()
-    few = LoaderCache(bytes=2 * (400 + 6), expects=loader_digest(mine))
-    with loader_edited(mine, (few,)):
+    few = LoaderCache(size_bytes=2 * (400 + 6), expected_digest=loader_digest(mine))
+    with apply_loader_edits(mine, (few,)):
         assert [float(mine[i][0][0, 0]) for i in (0, 1, 2, 3)] == [0.0, 1.0, 2.0, 3.0]
         assert len(mine.__class__.__getitem__.__closure__[0].cell_contents._batches) == 2
 
@@ -505,5 +513,5 @@ class OfRows(Quiet):
 
 
 def test_rows_of_unequal_length_count_as_their_values_and_splits():
-    (stage,) = loader_stages(Feed(x=OfRows()))
+    (stage,) = measure_loader_stages(Feed(x=OfRows()))
     assert stage.bytes_per_element == 3 * 4 + 3 * 8 + 2 * 4

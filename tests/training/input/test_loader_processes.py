@@ -23,15 +23,15 @@ import tensorflow as tf
 
 from uncork.core.base.errors import EditRefused
 from uncork.core.edits.edit import LoaderProcesses
-from uncork.pycode.purity.random_draws import PythonDraws, drawn_alike
+from uncork.pycode.purity.random_draws import PythonRandomStates, copy_with_fixed_random_state
 from uncork.pycode.purity.reachability import loader_digest
 from uncork.training.input import loader_costs as loaders
 from uncork.training.input import loader_processes
 from uncork.training.input.feed import Feed
-from uncork.training.input.forked_workers import Makers
-from uncork.training.input.loader_costs import loader_stages
-from uncork.training.input.loader_edits import check_loader, edited_loader, loader_edited
-from uncork.training.input.loader_processes import why_not_forked
+from uncork.training.input.forked_workers import BatchWorkers
+from uncork.training.input.loader_costs import measure_loader_stages
+from uncork.training.input.loader_edits import apply_loader_edits, check_loader, copy_with_edits
+from uncork.training.input.loader_processes import fork_refusal
 
 HERE = os.getpid()
 pytestmark = pytest.mark.skipif(
@@ -84,11 +84,11 @@ class NotHandedOver(Counted):
 
 
 def edit(dataset, processes=2):
-    return LoaderProcesses(processes=processes, expects=loader_digest(dataset))
+    return LoaderProcesses(processes=processes, expected_digest=loader_digest(dataset))
 
 
 def elsewhere(dataset, processes=2):
-    return edited_loader(dataset, (edit(dataset, processes),))
+    return copy_with_edits(dataset, (edit(dataset, processes),))
 
 
 def model():
@@ -100,7 +100,7 @@ def model():
 def epochs(dataset, number=2, between=lambda: None):
     """Numbers of the batches, and whether another process made them, epoch after epoch."""
     found = []
-    with Feed(x=dataset, shuffle=False).reading(model()) as read:
+    with Feed(x=dataset, shuffle=False).open_epoch_iterator(model()) as read:
         for _ in range(number):
             rows = [
                 next(iterator)[0].numpy()[0].tolist()
@@ -139,7 +139,7 @@ def test_what_is_set_between_epochs_the_next_one_has():
 def test_an_attribute_that_is_set_begins_new_processes():
     dataset = elsewhere(Counted(batches=200))
     seen = []
-    with Feed(x=dataset, shuffle=False).reading(model()) as read:
+    with Feed(x=dataset, shuffle=False).open_epoch_iterator(model()) as read:
         for number, (_, _, iterator) in enumerate(read):
             if number == 20:
                 dataset.start = 1_000
@@ -173,7 +173,7 @@ def test_where_processes_fail_the_training_goes_on(loader):
 
 
 def test_an_epoch_that_is_left_early_leaves_no_process_behind():
-    with Feed(x=elsewhere(Counted())).reading(model()) as read:
+    with Feed(x=elsewhere(Counted())).open_epoch_iterator(model()) as read:
         for _, _, iterator in read:
             next(iterator)
             break
@@ -183,9 +183,9 @@ def test_an_epoch_that_is_left_early_leaves_no_process_behind():
 
 def test_the_settings_are_given_back_in_mid_epoch():
     mine = Counted()
-    with loader_edited(mine, (edit(mine),)):
+    with apply_loader_edits(mine, (edit(mine),)):
         assert mine.workers > 1
-        read = Feed(x=mine).epochs(model())
+        read = Feed(x=mine).create_epoch_iterator(model())
         for _, _, iterator in read:
             next(iterator)
             break
@@ -196,13 +196,13 @@ def test_the_settings_are_given_back_in_mid_epoch():
 
 def test_no_more_batches_wait_than_keep_the_processes_busy():
     mine = Counted()
-    with loader_edited(mine, (edit(mine, 8),)):
+    with apply_loader_edits(mine, (edit(mine, 8),)):
         assert (mine.workers, mine.max_queue_size) == (16, 16)
 
 
 def test_another_keras_is_left_alone(monkeypatch):
     monkeypatch.setattr(loader_processes, "_KERAS_ASKS", None)
-    assert "release of Keras" in why_not_forked(Counted())
+    assert "release of Keras" in fork_refusal(Counted())
 
 
 def test_whoever_asks_for_a_batch_gets_it_made_at_once():
@@ -228,7 +228,7 @@ def test_code_that_may_hang_is_refused(getitem, named):
 
     mine = Other()
     mine.layer = keras.layers.Dense(1)
-    assert named in why_not_forked(mine)
+    assert named in fork_refusal(mine)
     with pytest.raises(EditRefused, match="may hang in a forked process"):
         check_loader(mine, edit(mine))
 
@@ -255,24 +255,24 @@ def threads(monkeypatch):
     """What a fake look at threads finds, in shares of the time of one."""
     found = {"share": 1.0}
     monkeypatch.setattr(loaders, "_BRIEF_S", 0.0)
-    monkeypatch.setattr(loaders, "cpus", lambda: 2.0)
+    monkeypatch.setattr(loaders, "usable_cpus", lambda: 2.0)
     monkeypatch.setattr(loaders, "_in_threads", lambda _, cost: found["share"] * cost.wall_s)
     return found
 
 
 def test_processes_are_measured_where_threads_leave_something(threads):
-    (busy,) = loader_stages(Feed(x=Busy()))
-    assert busy.processes_wall_s_per_element is not None
+    (busy,) = measure_loader_stages(Feed(x=Busy()))
+    assert busy.multiprocess_wall_s_per_element is not None
     threads["share"] = 0.55
-    (helped,) = loader_stages(Feed(x=Busy()))
-    assert helped.processes_wall_s_per_element is None
+    (helped,) = measure_loader_stages(Feed(x=Busy()))
+    assert helped.multiprocess_wall_s_per_element is None
     no_children()
 
 
 def test_what_is_quickly_made_is_not_handed_over(threads, monkeypatch):
     monkeypatch.setattr(loaders, "_BRIEF_S", 60.0)
-    (quick,) = loader_stages(Feed(x=Counted()))
-    assert quick.processes_wall_s_per_element is None
+    (quick,) = measure_loader_stages(Feed(x=Counted()))
+    assert quick.multiprocess_wall_s_per_element is None
 
 
 class Drawing(Counted):
@@ -292,7 +292,7 @@ class Drawing(Counted):
 
 def drawn(dataset, number):
     found = []
-    with Feed(x=dataset, shuffle=False).reading(model()) as read:
+    with Feed(x=dataset, shuffle=False).open_epoch_iterator(model()) as read:
         for _ in range(number):
             found.extend(next(iterator)[0].numpy()[0] for _, _, iterator in read)
     return np.array(found)
@@ -300,8 +300,8 @@ def drawn(dataset, number):
 
 def test_no_two_batches_are_drawn_alike():
     mine = Drawing()
-    edited = edited_loader(
-        mine, (LoaderProcesses(processes=3, expects=loader_digest(mine), draws=True),)
+    edited = copy_with_edits(
+        mine, (LoaderProcesses(processes=3, expected_digest=loader_digest(mine), is_random=True),)
     )
     rows = drawn(edited, 4)
     assert rows.shape == (48, 6)
@@ -313,10 +313,13 @@ def test_no_two_batches_are_drawn_alike():
 
 def test_a_batch_is_drawn_from_the_states_that_it_is_asked_in():
     mine = Drawing()
-    edited = edited_loader(
-        mine, (LoaderProcesses(processes=3, expects=loader_digest(mine), draws=True),)
+    edited = copy_with_edits(
+        mine, (LoaderProcesses(processes=3, expected_digest=loader_digest(mine), is_random=True),)
     )
-    alike = drawn_alike(mine), drawn_alike(edited)  # of one moment
+    alike = (
+        copy_with_fixed_random_state(mine),
+        copy_with_fixed_random_state(edited),
+    )  # of one moment
     one, other = (drawn(each, 1) for each in alike)
     assert not one[:, 5].any()
     assert other[:, 5].all()
@@ -330,9 +333,9 @@ def test_one_that_draws_is_measured_too(threads):
             return x + np.random.normal(size=x.shape), y
 
     before = np.random.get_state()[1].tolist()
-    (stage,) = loader_stages(Feed(x=Both()))
-    assert stage.processes_wall_s_per_element is not None
-    assert stage.random
+    (stage,) = measure_loader_stages(Feed(x=Both()))
+    assert stage.multiprocess_wall_s_per_element is not None
+    assert stage.is_random
     assert np.random.get_state()[1].tolist() == before
 
 
@@ -386,12 +389,12 @@ def test_a_callback_that_sets_something_at_each_batch_does_not_begin_processes_e
     monkeypatch,
 ):
     dataset, begun = elsewhere(Counted(batches=60)), []
-    made = loader_processes.Makers
+    made = loader_processes.BatchWorkers
     monkeypatch.setattr(
-        loader_processes, "Makers", lambda *a, **k: (begun.append(1), made(*a, **k))[1]
+        loader_processes, "BatchWorkers", lambda *a, **k: (begun.append(1), made(*a, **k))[1]
     )
     seen = []
-    with Feed(x=dataset, shuffle=False).reading(model()) as read:
+    with Feed(x=dataset, shuffle=False).open_epoch_iterator(model()) as read:
         for number, (_, _, iterator) in enumerate(read):
             dataset.step = number
             seen.append(int(next(iterator)[0][0, 0]))
@@ -402,7 +405,7 @@ def test_a_callback_that_sets_something_at_each_batch_does_not_begin_processes_e
 
 def test_the_same_value_once_more_is_no_change():
     dataset = elsewhere(Counted(batches=200))
-    with Feed(x=dataset, shuffle=False).reading(model()) as read:
+    with Feed(x=dataset, shuffle=False).open_epoch_iterator(model()) as read:
         for _, _, iterator in read:
             next(iterator)
             before = {each.pid for each in multiprocessing.active_children()}
@@ -431,7 +434,7 @@ def test_what_a_function_imports_is_seen():
 
             return lazily.ones([1, 3]) * index
 
-    assert "tensorflow" in why_not_forked(Lazy())
+    assert "tensorflow" in fork_refusal(Lazy())
 
 
 class Large(Counted):
@@ -462,7 +465,7 @@ def test_large_batches_do_not_hang_where_processes_are_ended(does):
     made.compile("sgd", "mse")
     seen = []
     feed = Feed(x=elsewhere(Large(does), 3), shuffle=False)
-    with feed.reading(made) as read, warnings.catch_warnings():
+    with feed.open_epoch_iterator(made) as read, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for _ in range(2):
             seen += [int(next(iterator)[0][0, 0, 0]) for _, _, iterator in read]
@@ -495,13 +498,13 @@ def test_what_remembers_is_left_alone():
         def __getitem__(self, index):
             return decoded(index), np.ones((1, 1), "float32")
 
-    assert "remembers" in why_not_forked(Remembering())
+    assert "remembers" in fork_refusal(Remembering())
 
 
 def test_what_cannot_be_looked_into_is_left_alone():
     mine = Counted()
     mine.lock = threading.Lock()
-    assert "cannot be looked into" in why_not_forked(mine)
+    assert "cannot be looked into" in fork_refusal(mine)
 
 
 def test_warnings_that_are_errors_do_not_end_the_training(capfd):
@@ -520,7 +523,7 @@ def test_a_property_that_gets_the_same_value_is_no_change():
     mine = Scaled()
     mine.scale = 2
     dataset = elsewhere(mine)
-    with Feed(x=dataset, shuffle=False).reading(model()) as read:
+    with Feed(x=dataset, shuffle=False).open_epoch_iterator(model()) as read:
         for _, _, iterator in read:
             next(iterator)
             before = {each.pid for each in multiprocessing.active_children()}
@@ -545,10 +548,10 @@ for _ in range(5):
 
 
 def test_locks_that_nobody_held_are_let_go_of():
-    draws = PythonDraws([np.random.default_rng(1), np.random.RandomState(2)])
-    draws.let_go()
-    with draws.still():
-        assert draws.now()
+    draws = PythonRandomStates([np.random.default_rng(1), np.random.RandomState(2)])
+    draws.release_locks()
+    with draws.hold_locks():
+        assert draws.current_states()
 
 
 def test_locks_of_generators_are_not_inherited(tmp_path):
@@ -666,10 +669,10 @@ def test_processes_end_with_one_that_is_killed(tmp_path):
 
 
 def test_ctrl_c_is_not_theirs():
-    makers = Makers(lambda index: (time.sleep(0.2), index)[1], 1)
+    makers = BatchWorkers(lambda index: (time.sleep(0.2), index)[1], 1)
     try:
-        assert makers.ask(1).result(30) == (True, 1)  # they have begun
-        asked = makers.ask(7)
+        assert makers.submit(1).result(30) == (True, 1)  # they have begun
+        asked = makers.submit(7)
         for child in multiprocessing.active_children():
             os.kill(child.pid, signal.SIGINT)
         assert asked.result() == (True, 7)

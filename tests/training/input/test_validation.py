@@ -4,7 +4,7 @@ import keras
 import pytest
 
 from training.models import BATCH, N, X, Y
-from uncork.training.input.validation import Validating
+from uncork.training.input.validation import ValidationSetup
 
 
 class Batches(keras.utils.PyDataset):
@@ -24,16 +24,16 @@ class Batches(keras.utils.PyDataset):
     ],
 )
 def test_its_data_is_cut_as_fit_would(arguments, size, steps):
-    feed = Validating.of(arguments).feed
+    feed = ValidationSetup.from_arguments(arguments).feed
     assert (feed.batch_size, feed.steps_per_epoch, feed.shuffle) == (size, steps, False)
 
 
 def test_a_part_of_the_rows_may_be_set_aside():
-    found = Validating.of(
+    found = ValidationSetup.from_arguments(
         {"x": X, "y": Y, "validation_split": 0.5, "validation_freq": 2, "epochs": 2}
     )
     assert len(found.feed.x) == N - N // 2
-    assert found.every == 2
+    assert found.epoch_interval == 2
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,10 @@ def test_a_part_of_the_rows_may_be_set_aside():
     ],
 )
 def test_it_comes_round_as_often_as_keras_would_have_it(arguments, times):
-    assert Validating.of({"validation_data": (X, Y), **arguments}).times == times
+    assert (
+        ValidationSetup.from_arguments({"validation_data": (X, Y), **arguments}).validation_count
+        == times
+    )
 
 
 @pytest.mark.parametrize(
@@ -60,4 +63,4 @@ def test_it_comes_round_as_often_as_keras_would_have_it(arguments, times):
     ],
 )
 def test_what_is_left_alone(arguments):
-    assert Validating.of(arguments) is None
+    assert ValidationSetup.from_arguments(arguments) is None

@@ -4,17 +4,20 @@ import keras
 import pytest
 from keras import layers as kl
 
-from uncork.pycode.frames.layer_registry import Layers
-from uncork.training.inspect.full_resolution_layers import full_size
+from uncork.pycode.frames.layer_registry import LayerRegistry
+from uncork.training.inspect.full_resolution_layers import find_full_resolution_layers
 
 
 def found(*made, given=(None, 64, 64, 3)):
     """What is found in a chain of layers, each at a line of its own."""
-    layers = Layers()
+    layers = LayerRegistry()
     for line, layer in enumerate(made, 1):
-        layers.made(layer, f"train.py:{line}")
+        layers.note_creation(layer, f"train.py:{line}")
     keras.Sequential([keras.Input(given[1:]), *made])
-    return [(each.at, each.size, each.reduced_by, each.fewer) for each in full_size(layers)]
+    return [
+        (each.at, each.position_counts, each.reduced_by, each.reduction_factor)
+        for each in find_full_resolution_layers(layers)
+    ]
 
 
 def conv(**options):
@@ -38,11 +41,11 @@ def test_one_that_halves_the_maps_itself_leaves_none():
 
 
 def on_one_line(*made):
-    layers = Layers()
+    layers = LayerRegistry()
     for layer in made:
-        layers.made(layer, "train.py:1")
+        layers.note_creation(layer, "train.py:1")
     keras.Sequential([keras.Input((64, 64, 3)), *made])
-    return [(each.at, each.size) for each in full_size(layers)]
+    return [(each.at, each.position_counts) for each in find_full_resolution_layers(layers)]
 
 
 def test_layers_of_one_line_are_told_once():
@@ -64,10 +67,10 @@ def test_of_computed_maps_nobody_says_that_they_are_large():
 
 def test_channels_may_come_first():
     layer = conv(data_format="channels_first")
-    layers = Layers()
-    layers.made(layer, "train.py:1")
+    layers = LayerRegistry()
+    layers.note_creation(layer, "train.py:1")
     layer.build((None, 3, 40, 30))
-    assert [each.size for each in full_size(layers)] == [(40, 30)]
+    assert [each.position_counts for each in find_full_resolution_layers(layers)] == [(40, 30)]
 
 
 def test_a_sound_has_one_axis():
@@ -81,9 +84,9 @@ def test_pictures_of_any_size_are_left_alone(layer):
 
 
 def test_a_layer_that_was_never_built_is_left_alone():
-    layers = Layers()
-    layers.made(kept := conv(), "train.py:1")
-    assert list(full_size(layers)) == []
+    layers = LayerRegistry()
+    layers.note_creation(kept := conv(), "train.py:1")
+    assert list(find_full_resolution_layers(layers)) == []
     assert not kept.built
 
 

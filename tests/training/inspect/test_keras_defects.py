@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from uncork.training.inspect import keras_defects
-from uncork.training.inspect.keras_defects import defects_of_fit, defects_of_losses
+from uncork.training.inspect.keras_defects import find_fit_defects, find_loss_defects
 
 K = keras.optimizers
 FLOAT16 = "mixed_float16"
@@ -21,7 +21,7 @@ distils = pytest.mark.skipif(
 
 
 def names(made: Any, steps: int | None = 10, **arguments: Any) -> list[str]:
-    return [defect.name for defect in defects_of_fit(made, arguments, steps)]
+    return [defect.name for defect in find_fit_defects(made, arguments, steps)]
 
 
 def model(optimizer: Any = "adam", dtype: str | None = None) -> Any:
@@ -110,9 +110,9 @@ def test_what_replicas_do_each_for_themselves(monkeypatch: pytest.MonkeyPatch) -
 
 @distils
 def test_a_student_that_runs_twice() -> None:
-    (found,) = defects_of_fit(distiller(features()), {}, 10)
+    (found,) = find_fit_defects(distiller(features()), {}, 10)
     assert found.name == "student_runs_twice"
-    assert found.doubles_backward
+    assert found.has_double_backward
 
 
 @distils
@@ -138,9 +138,9 @@ def test_what_a_distiller_leaves_out() -> None:
 def test_a_divergence_of_raw_logits_anywhere() -> None:
     gc.collect()
     sound = keras.distillation.LogitsDistillation(loss=keras.losses.KLDivergence())
-    assert defects_of_losses() == ()
+    assert find_loss_defects() == ()
     spoilt = keras.distillation.LogitsDistillation()
-    (found,) = defects_of_losses()
+    (found,) = find_loss_defects()
     assert found.name == "divergence_of_logits"
     del sound, spoilt
 
@@ -157,7 +157,7 @@ def test_a_raw_divergence_has_no_gradient_below_zero() -> None:
 def test_of_a_later_keras_nothing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keras_defects.keras, "__version__", "3.16.0")
     assert names(distiller(features())) == []
-    assert defects_of_losses() == ()
+    assert find_loss_defects() == ()
 
 
 def test_epochs_that_are_over_leave_nothing_over() -> None:
@@ -177,6 +177,8 @@ def test_of_an_optimizer_that_scales_the_loss_the_one_inside_counts() -> None:
 def test_weights_that_come_with_the_data_are_dropped_too() -> None:
     made = distiller(keras.distillation.LogitsDistillation(loss=keras.losses.KLDivergence()))
     batch = (np.ones((2, 4)), np.ones((2, 2)), np.ones(2))
-    found = [each.name for each in defects_of_fit(made, {}, 10, batch)]
+    found = [each.name for each in find_fit_defects(made, {}, 10, batch)]
     assert "sample_weights_dropped" in found
-    assert "sample_weights_dropped" not in [d.name for d in defects_of_fit(made, {}, 10, batch[:2])]
+    assert "sample_weights_dropped" not in [
+        d.name for d in find_fit_defects(made, {}, 10, batch[:2])
+    ]

@@ -6,9 +6,9 @@ import pytest
 import tensorflow as tf
 
 from seen import watched_layers
-from uncork.measure.profile.kernels import forget_kernels, profiled
-from uncork.pycode.frames.layer_registry import Layers
-from uncork.training.inspect.kernel_owners import kernel_parts
+from uncork.measure.profile.kernels import clear_kernel_cache, profile_kernels
+from uncork.pycode.frames.layer_registry import LayerRegistry
+from uncork.training.inspect.kernel_owners import group_kernels
 
 BATCH = 16
 
@@ -38,9 +38,9 @@ def parts_of(model, layers, batch, steps=6, optimizer=None):
         return loss
 
     train_step(batch)
-    forget_kernels()
-    return kernel_parts(
-        profiled(lambda: [train_step(batch) for _ in range(steps)]), layers, batch_size=BATCH
+    clear_kernel_cache()
+    return group_kernels(
+        profile_kernels(lambda: [train_step(batch) for _ in range(steps)]), layers, batch_size=BATCH
     )
 
 
@@ -63,12 +63,20 @@ def test_kernels_are_told_by_layer_line_and_phase():
     assert sum(part.share for part in parts) == pytest.approx(1.0)
     wide = {part.phase: part for part in parts if part.at and line_of("# the wide one") in part.at}
     assert wide["forward"].layer == wide["backward"].layer == "Dense"
-    assert "MatMul" in wide["forward"].kernel
+    assert "MatMul" in wide["forward"].main_kernel
     updates = [part for part in parts if part.phase == "optimizer"]
-    assert sum(part.calls for part in updates) > 40
+    assert sum(part.calls_per_step for part in updates) > 40
     # Of four weights one is large: the update of the others is brief.
-    assert 20 < sum(part.brief_calls for part in updates) < sum(part.calls for part in updates)
-    assert 0 < sum(part.brief for part in updates) < 0.9 * sum(part.share for part in updates)
+    assert (
+        20
+        < sum(part.short_calls_per_step for part in updates)
+        < sum(part.calls_per_step for part in updates)
+    )
+    assert (
+        0
+        < sum(part.short_kernel_share for part in updates)
+        < 0.9 * sum(part.share for part in updates)
+    )
     assert any(line_of("optimizer.apply_gradients(") in (part.at or "") for part in updates)
 
 
@@ -76,14 +84,14 @@ def test_a_loop_over_examples_is_told_with_its_rounds_at_its_own_line():
     with watched_layers() as layers:
         model = keras.Sequential([keras.Input((32,)), keras.layers.Dense(32), OneByOne()])
         parts = parts_of(model, layers, tf.ones((BATCH, 32)))
-    loops = [part for part in parts if part.rounds]
+    loops = [part for part in parts if part.loop_iterations]
     assert {part.layer for part in loops} == {"OneByOne"}
     # Steps overlap, so that one of them may seem to have a part of its neighbour's.
-    assert all(abs(part.rounds - BATCH) < BATCH for part in loops)
+    assert all(abs(part.loop_iterations - BATCH) < BATCH for part in loops)
     forward = next(part for part in loops if part.phase == "forward")
     assert line_of("tf.map_fn(lambda example") in forward.at
-    assert {part.of_map for part in parts if part.rounds} == {True}
-    assert {part.of_map for part in parts if not part.rounds} == {False}
+    assert {part.is_map_fn_loop for part in parts if part.loop_iterations} == {True}
+    assert {part.is_map_fn_loop for part in parts if not part.loop_iterations} == {False}
 
 
 def test_what_depends_on_the_batch_alone_is_told():
@@ -92,12 +100,12 @@ def test_what_depends_on_the_batch_alone_is_told():
             [keras.Input((), dtype="string"), Letters(), keras.layers.Dense(1)]
         )
         parts = parts_of(model, layers, tf.constant(["some words of one text " * 40] * BATCH))
-    of_batch = [part for part in parts if part.of_batch > 0.01]
+    of_batch = [part for part in parts if part.batch_only_share > 0.01]
     assert "Letters" in {part.layer for part in of_batch}
     assert all(part.phase == "forward" for part in of_batch)
-    assert {part.of_batch_at for part in of_batch if part.layer == "Letters"} == {None}
+    assert {part.batch_only_at for part in of_batch if part.layer == "Letters"} == {None}
     dense = [part for part in parts if part.layer == "Dense"]
-    assert sum(part.of_batch for part in dense) < 0.05
+    assert sum(part.batch_only_share for part in dense) < 0.05
 
 
 def test_what_xla_compiles_of_one_layer_is_that_layer_s_forward_and_backward():
@@ -110,11 +118,11 @@ def test_what_xla_compiles_of_one_layer_is_that_layer_s_forward_and_backward():
             ]
         )
         parts = parts_of(model, layers, tf.ones((BATCH, 32, 32, 16)))
-    apart = [part for part in parts if part.compiled_apart]
-    assert {(part.layer, part.of_batch) for part in apart} == {("Conv2D", 0.0)}
+    apart = [part for part in parts if part.is_compiled_separately]
+    assert {(part.layer, part.batch_only_share) for part in apart} == {("Conv2D", 0.0)}
     assert all(line_of("# in groups") in part.at for part in apart)
     assert "backward" in {part.phase for part in apart}
-    assert any(part.layer == "Conv2D" for part in parts if not part.compiled_apart)
+    assert any(part.layer == "Conv2D" for part in parts if not part.is_compiled_separately)
 
 
 def test_of_several_such_layers_none_is_named_for_the_others():
@@ -127,10 +135,12 @@ def test_of_several_such_layers_none_is_named_for_the_others():
             ]
         )
         parts = parts_of(model, layers, tf.ones((BATCH, 32, 32, 16)))
-    apart = [part for part in parts if part.compiled_apart]
+    apart = [part for part in parts if part.is_compiled_separately]
     assert {part.layer for part in apart} == {"Conv2D"}
     # A call is a layer's own; what runs inside has the names that it has in the other, too.
-    assert all(part.at is None for part in apart if not part.kernel.endswith("PartitionedCall"))
+    assert all(
+        part.at is None for part in apart if not part.main_kernel.endswith("PartitionedCall")
+    )
 
 
 def numbers_of(letters, texts):
@@ -151,10 +161,10 @@ def test_what_a_step_does_to_its_batch_is_told_at_the_step_s_own_line():
 
         texts = tf.constant(["some words of one text " * 40] * BATCH)
         train_step(texts)
-        forget_kernels()
-        kernels = profiled(lambda: [train_step(texts) for _ in range(6)])
-        parts = kernel_parts(kernels, layers, batch_size=BATCH)
-    of_batch = {part.layer: part.of_batch_at for part in parts if part.of_batch}
+        clear_kernel_cache()
+        kernels = profile_kernels(lambda: [train_step(texts) for _ in range(6)])
+        parts = group_kernels(kernels, layers, batch_size=BATCH)
+    of_batch = {part.layer: part.batch_only_at for part in parts if part.batch_only_share}
     assert line_of("# in the step") in of_batch["Letters"]
 
 
@@ -166,8 +176,8 @@ def test_passes_over_a_whole_table_are_told_with_the_rows_that_are_needed(optimi
         )
         how = keras.optimizers.get(optimizer)
         parts = parts_of(model, layers, tf.ones((BATCH, 5), tf.int32), optimizer=how)
-    table = [part for part in parts if part.rows]
-    assert {(part.rows, part.rows_used) for part in table} == {(20_000, 5 * BATCH)}
+    table = [part for part in parts if part.table_rows]
+    assert {(part.table_rows, part.max_used_rows) for part in table} == {(20_000, 5 * BATCH)}
     assert {part.layer for part in table} == {"Embedding"}
     assert sum(part.share for part in table if part.phase == "optimizer") > 0.1
 
@@ -179,12 +189,12 @@ def test_two_tables_of_one_shape_cannot_be_told_apart():
         model = keras.Model([words, pairs], keras.layers.Add()(both))
         ids = tf.ones((BATCH, 5), tf.int32)
         parts = parts_of(model, layers, [ids, ids])
-    assert not any(part.rows for part in parts)
+    assert not any(part.table_rows for part in parts)
 
 
 def test_without_any_layer_seen_the_phases_are_told_all_the_same():
     model = keras.Sequential([keras.Input((600,)), keras.layers.Dense(500)])
-    parts = parts_of(model, Layers(), tf.constant(np.ones((BATCH, 600), "float32")))
+    parts = parts_of(model, LayerRegistry(), tf.constant(np.ones((BATCH, 600), "float32")))
     assert {"forward", "backward", "optimizer"} <= {part.phase for part in parts}
     assert {part.layer for part in parts} == {""}
 
@@ -195,6 +205,6 @@ def test_kernels_of_no_graph_that_is_known_tell_nothing():
         return tf.reduce_sum(tf.ones((64, 64)) @ tf.ones((64, 64)))
 
     step()
-    assert kernel_parts((), Layers()) == ()
-    found = kernel_parts(profiled(lambda: [step(), step()]), Layers())
-    assert not any(part.layer or part.rows or part.rounds for part in found)
+    assert group_kernels((), LayerRegistry()) == ()
+    found = group_kernels(profile_kernels(lambda: [step(), step()]), LayerRegistry())
+    assert not any(part.layer or part.table_rows or part.loop_iterations for part in found)

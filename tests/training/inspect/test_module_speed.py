@@ -4,13 +4,13 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from uncork.pycode.frames.layer_registry import Layers
-from uncork.training.inspect.module_speed import in_float32
+from uncork.pycode.frames.layer_registry import LayerRegistry
+from uncork.training.inspect.module_speed import compare_model_in_float32
 
 
 def called(model, *specs):
-    layers = Layers()
-    layers.entered(model, "functional_1", specs)
+    layers = LayerRegistry()
+    layers.note_call(model, "functional_1", specs)
     return layers
 
 
@@ -30,7 +30,7 @@ def test_a_model_in_mixed_precision_is_held_against_itself_in_float32():
     model = network("mixed_float16")
     before = [v.numpy().copy() for v in model.variables]
     policies = [layer.dtype_policy.name for layer in model._flatten_layers()]
-    compared = in_float32(called(model, [spec(), spec()]), 8, block_s=0.05)
+    compared = compare_model_in_float32(called(model, [spec(), spec()]), 8, block_s=0.05)
     assert compared is not None
     assert compared.ratio > 0
     after = [v.numpy() for v in model.variables]
@@ -39,14 +39,14 @@ def test_a_model_in_mixed_precision_is_held_against_itself_in_float32():
 
 
 def test_one_in_float32_needs_no_comparison():
-    assert in_float32(called(network("float32", 1), spec()), 8, block_s=0.05) is None
-    assert in_float32(Layers(), 8, block_s=0.05) is None
+    assert compare_model_in_float32(called(network("float32", 1), spec()), 8, block_s=0.05) is None
+    assert compare_model_in_float32(LayerRegistry(), 8, block_s=0.05) is None
 
 
 def test_a_layer_inside_another_is_not_asked():
-    layers, inner = Layers(), network("mixed_float16", 1)
+    layers, inner = LayerRegistry(), network("mixed_float16", 1)
     outer = keras.Sequential([keras.Input((16,)), keras.layers.Dense(16)])
-    layers.entered(outer, "sequential", (spec(),))
-    layers.entered(inner, "sequential/functional_1", (spec(),))
-    assert [layer for layer, _ in layers.outermost()] == [outer]
-    assert in_float32(layers, 8, block_s=0.05) is None
+    layers.note_call(outer, "sequential", (spec(),))
+    layers.note_call(inner, "sequential/functional_1", (spec(),))
+    assert [layer for layer, _ in layers.outermost_calls()] == [outer]
+    assert compare_model_in_float32(layers, 8, block_s=0.05) is None

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.training.inspect.one_hot import one_hot_of
-from uncork.training.tracing.step_info import is_categorical
+from uncork.training.inspect.one_hot import measure_one_hot
+from uncork.training.tracing.step_info import has_categorical_loss
 
 EYE = np.eye(2_000, dtype="float32")
 LABELS = EYE[np.arange(4_000) % 7]
@@ -14,22 +14,22 @@ LABELS = EYE[np.arange(4_000) % 7]
 @pytest.mark.parametrize("kind", [np.asarray, tf.constant])
 @pytest.mark.parametrize("shape", [(4_000, 2_000), (40, 100, 2_000)])
 def test_rows_of_a_single_one_are_seen(kind, shape):
-    found = one_hot_of([kind(LABELS.reshape(shape))], handed_over=True)
-    assert (found.classes, found.bytes) == (2_000, LABELS.nbytes)
-    assert found.made_s > 0
-    assert found.made_cpu_s > 0
+    found = measure_one_hot([kind(LABELS.reshape(shape))], are_arrays=True)
+    assert (found.class_count, found.batch_bytes) == (2_000, LABELS.nbytes)
+    assert found.creation_s > 0
+    assert found.creation_cpu_s > 0
     assert found.loss_s >= 0
 
 
 def test_labels_that_are_tensors_already_are_not_filled():
-    found = one_hot_of([LABELS], handed_over=False)
-    assert (found.made_s, found.made_cpu_s) == (0.0, 0.0)
+    found = measure_one_hot([LABELS], are_arrays=False)
+    assert (found.creation_s, found.creation_cpu_s) == (0.0, 0.0)
 
 
 def test_large_ones_are_timed_in_part():
-    every = one_hot_of([np.tile(LABELS, (4, 1))], handed_over=True)
-    assert every.bytes == 4 * LABELS.nbytes > 64 << 20
-    assert every.made_s > 0
+    every = measure_one_hot([np.tile(LABELS, (4, 1))], are_arrays=True)
+    assert every.batch_bytes == 4 * LABELS.nbytes > 64 << 20
+    assert every.creation_s > 0
 
 
 def two_of_them():
@@ -51,7 +51,7 @@ def two_of_them():
     ],
 )
 def test_everything_else_is_none(labels):
-    assert one_hot_of([labels], handed_over=False) is None
+    assert measure_one_hot([labels], are_arrays=False) is None
 
 
 @pytest.mark.parametrize(
@@ -68,9 +68,9 @@ def test_everything_else_is_none(labels):
 )
 def test_the_loss_of_a_model_is_known(loss, expected):
     model = tf.keras.Sequential([tf.keras.Input((2,)), tf.keras.layers.Dense(3)])
-    assert not is_categorical(model)
+    assert not has_categorical_loss(model)
     model.compile("sgd", loss)
-    assert is_categorical(model) is expected
+    assert has_categorical_loss(model) is expected
 
 
 @pytest.mark.parametrize("sparse", [False, True])
@@ -87,5 +87,5 @@ def test_the_loss_of_a_function_is_seen_in_its_ops(sparse):
         return tf.reduce_mean(inner(labels, logits))
 
     step(tf.constant([1, 0]) if sparse else tf.eye(2), tf.zeros([2, 2]))
-    assert is_categorical(step) is not sparse
-    assert is_categorical(print) is False
+    assert has_categorical_loss(step) is not sparse
+    assert has_categorical_loss(print) is False

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.training.inspect.padding import padding_of
+from uncork.training.inspect.padding import measure_padding
 
 
 def rows(*lengths, longest=20, before=False):
@@ -18,19 +18,19 @@ def rows(*lengths, longest=20, before=False):
 @pytest.mark.parametrize("before", [False, True])
 @pytest.mark.parametrize("kind", [np.asarray, tf.constant])
 def test_rows_filled_up_on_either_side_are_seen(kind, before):
-    found = padding_of(kind(rows(2, 4, 6, before=before)))
-    assert (found.longest, found.mean, found.before) == (20, 4.0, before)
-    assert found.much
+    found = measure_padding(kind(rows(2, 4, 6, before=before)))
+    assert (found.padded_length, found.mean_length, found.is_leading) == (20, 4.0, before)
+    assert found.is_significant
 
 
 def test_zeros_in_the_middle_are_numbers_like_others():
     batch = rows(10, 10)
     batch[:, 3:6] = 0
-    assert padding_of(batch).mean == 10
+    assert measure_padding(batch).mean_length == 10
 
 
 def test_batches_of_like_length_have_little():
-    assert not padding_of(rows(14, 16, 19, 20)).much
+    assert not measure_padding(rows(14, 16, 19, 20)).is_significant
 
 
 @pytest.mark.parametrize(
@@ -47,23 +47,26 @@ def test_batches_of_like_length_have_little():
     ],
 )
 def test_what_is_no_sequence_of_numbers_has_none(inputs):
-    assert padding_of(inputs) is None
+    assert measure_padding(inputs) is None
 
 
 def test_it_is_cut_to_what_batches_of_like_length_would_have():
     lengths = [2] * 30 + [20] * 2
-    found = padding_of(rows(*lengths))
-    assert (found.mean, found.grouped) == (3.125, 4.25)  # eight groups of four, one as long as ever
-    assert found.cut(rows(*lengths)).shape == (32, 4)
+    found = measure_padding(rows(*lengths))
+    assert (found.mean_length, found.grouped_length) == (
+        3.125,
+        4.25,
+    )  # eight groups of four, one as long as ever
+    assert found.trim(rows(*lengths)).shape == (32, 4)
 
 
 def test_rows_of_nothing_but_zeros_are_empty():
-    assert padding_of(rows(0, 4)).mean == 2
+    assert measure_padding(rows(0, 4)).mean_length == 2
 
 
 def test_everything_as_long_as_the_rows_is_cut():
     batch = ({"words": rows(2, 4), "size": np.ones((2, 3))}, tf.ones((2, 20, 5)), None, np.ones(2))
-    x, y, none, weights = padding_of(batch[0]).cut(batch)
+    x, y, none, weights = measure_padding(batch[0]).trim(batch)
     assert x["words"].shape == (2, 3)
     assert x["size"].shape == (2, 3)
     assert y.shape == (2, 3, 5)
@@ -73,4 +76,4 @@ def test_everything_as_long_as_the_rows_is_cut():
 
 def test_what_stands_behind_the_zeros_is_kept():
     batch = rows(2, 4, before=True)
-    assert padding_of(batch).cut(batch).tolist() == [[0, 1, 2], [2, 3, 4]]
+    assert measure_padding(batch).trim(batch).tolist() == [[0, 1, 2], [2, 3, 4]]

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.distribute.values import PerReplica
 
-from uncork.training.inspect.replicas import replicas_of, several_times
+from uncork.training.inspect.replicas import repeat_batch, replica_count
 
 TWO = """
 import tensorflow as tf
@@ -56,7 +56,7 @@ def printed(script: str) -> list[str]:
 
 
 def test_a_layer_without_weights_is_on_one_device() -> None:
-    assert replicas_of([keras.layers.ReLU(), object()]) == 1
+    assert replica_count([keras.layers.ReLU(), object()]) == 1
 
 
 @pytest.mark.slow
@@ -72,12 +72,12 @@ def test_the_processor_of_another_server_is_no_device_beside_ours() -> None:
 def test_a_larger_batch_has_the_same_rows_on_each_replica() -> None:
     spread = PerReplica([tf.constant([[1.0], [2.0]]), tf.constant([[3.0]])])
     batch = {"x": spread, "y": (np.array([4, 5]), None), "rate": tf.constant(0.5), "name": "a"}
-    larger = several_times(batch, 2)
+    larger = repeat_batch(batch, 2)
     assert [part.numpy().ravel().tolist() for part in larger["x"].values] == [[1, 2, 1, 2], [3, 3]]
     assert larger["y"][0].numpy().tolist() == [4, 5, 4, 5]
     assert larger["y"][1] is None
     assert (float(larger["rate"]), larger["name"]) == (0.5, "a")
-    sparse = several_times(tf.sparse.from_dense([[0, 1], [2, 0]]), 2)
+    sparse = repeat_batch(tf.sparse.from_dense([[0, 1], [2, 0]]), 2)
     assert tf.sparse.to_dense(sparse).numpy().tolist() == [[0, 1], [2, 0], [0, 1], [2, 0]]
-    rows = several_times(tf.ragged.constant([[1], [2, 3]]), 2)
+    rows = repeat_batch(tf.ragged.constant([[1], [2, 3]]), 2)
     assert rows.to_list() == [[1], [2, 3], [1], [2, 3]]

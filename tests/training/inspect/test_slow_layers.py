@@ -6,21 +6,26 @@ import keras
 import pytest
 
 from uncork.compat.random_state import random_state
-from uncork.core.evidence.kernels import KernelPart
-from uncork.pycode.frames.layer_registry import Layers
-from uncork.training.inspect.slow_layers import slow_layers
+from uncork.core.evidence.kernels import KernelGroup
+from uncork.pycode.frames.layer_registry import LayerRegistry
+from uncork.training.inspect.slow_layers import find_slow_layers
 
 
 def priced(layer, shape, share=0.8, batch_size=8):
-    layers = Layers()
-    layers.made(layer, "train.py:12")
+    layers = LayerRegistry()
+    layers.note_creation(layer, "train.py:12")
     if shape is not None:
         layer.build(shape)
     kind = type(layer).__name__
-    part = KernelPart(
-        phase="forward", share=share, calls=9.0, kernel="MatMul", layer=kind, at="train.py:12"
+    part = KernelGroup(
+        phase="forward",
+        share=share,
+        calls_per_step=9.0,
+        main_kernel="MatMul",
+        layer=kind,
+        at="train.py:12",
     )
-    return list(slow_layers(layers, [part], batch_size))
+    return list(find_slow_layers(layers, [part], batch_size))
 
 
 def test_the_argument_at_fault_gets_a_price_and_the_layer_stays_as_it_was():
@@ -30,7 +35,7 @@ def test_the_argument_at_fault_gets_a_price_and_the_layer_stays_as_it_was():
     random = random_state()
     (found,) = priced(layer, (None, 20, 8))
     assert (found.layer, found.argument, found.at) == ("LSTM", "recurrent_dropout", "train.py:12")
-    assert found.without.ratio > 0
+    assert found.speedup_without_argument.ratio > 0
     assert layer.recurrent_dropout == pytest.approx(0.3)
     after = [v.numpy() for v in layer.variables]
     assert all((a == b).all() for a, b in zip(before, after, strict=True))

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from uncork.training.input.feed import Feed
-from uncork.training.inspect.state_growth import growth_of
+from uncork.training.inspect.state_growth import measure_state_growth
 from uncork.training.run.fit_runner import FitRunner
 from uncork.training.run.step_settings import StepSettings
 from uncork.training.state.snapshot import Snapshot
@@ -39,7 +39,9 @@ class Keeping(keras.Model):
 
 def runner(model: Any) -> FitRunner:
     batch = (tf.ones((256, 8)), tf.ones((256, WIDE)))
-    return FitRunner(StepSettings(model), Feed(None).resident([batch]), Snapshot(model), 256.0)
+    return FitRunner(
+        StepSettings(model), Feed(None).with_resident_batches([batch]), Snapshot(model), 256.0
+    )
 
 
 @pytest.mark.parametrize("all_of_it", [True, False], ids=["grows", "stays"])
@@ -48,7 +50,7 @@ def test_what_grows_is_told_by_name(all_of_it: bool) -> None:
     model.build((None, 8))
     model.compile("sgd", "mse")
     running = runner(model)
-    found = growth_of(running, model, 1.0)
+    found = measure_state_growth(running, model, 1.0)
     running.snapshot.restore()
     assert model.bank.shape.as_list() == [None, WIDE]
     assert int(tf.shape(model.bank)[0]) == 0
@@ -58,8 +60,8 @@ def test_what_grows_is_told_by_name(all_of_it: bool) -> None:
     assert found is not None
     assert found.name == "bank"
     assert found.bytes_per_step == 256 * WIDE * 4
-    assert found.added_s > 0
-    assert found.first_s > 0
+    assert found.added_s_per_step > 0
+    assert found.first_step_s > 0
 
 
 def test_a_model_without_such_a_variable_is_not_even_run() -> None:
@@ -67,5 +69,5 @@ def test_a_model_without_such_a_variable_is_not_even_run() -> None:
     model.compile("sgd", "mse")
     model.counted = tf.Variable(0.0)
     before = [np.array(w) for w in model.get_weights()]
-    assert growth_of(None, model, 1.0) is None  # type: ignore[arg-type]
+    assert measure_state_growth(None, model, 1.0) is None  # type: ignore[arg-type]
     assert all(np.array_equal(a, b) for a, b in zip(before, model.get_weights(), strict=True))

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.training.loop_step.array_arguments import KeptTensors, same_bytes
+from uncork.training.loop_step.array_arguments import TensorCache, has_same_bytes
 from uncork.training.loop_step.compiled_step import CompiledStep
-from uncork.training.loop_step.mode import Mode
+from uncork.training.loop_step.mode import StepMode
 
 ROWS = 1 << 16
-KEPT = Mode(arrays=("table", "weights"))
+KEPT = StepMode(array_arguments=("table", "weights"))
 
 
 def loop(*, kept: bool) -> tuple[list[float], CompiledStep]:
@@ -28,7 +28,7 @@ def loop(*, kept: bool) -> tuple[list[float], CompiledStep]:
         return tf.reduce_sum(state) + tf.cast(tf.reduce_sum(weights), tf.float32)
 
     step = CompiledStep(train_step)
-    step.mode = KEPT if kept else Mode.WRITTEN
+    step.mode = KEPT if kept else StepMode.ORIGINAL
     found = []
     for number in range(8):
         if number == 3:
@@ -39,19 +39,19 @@ def loop(*, kept: bool) -> tuple[list[float], CompiledStep]:
             table = table[: ROWS // 2].copy()
         rows = np.array([0, number, len(table) - 1], "int32")
         found.append(float(train_step(table, rows, weights=weights)))
-    step.give_back()
+    step.restore()
     return found, step
 
 
 def test_losses_are_those_of_the_script_whatever_it_writes_into_its_arrays() -> None:
     (plain, _), (kept, step) = loop(kept=False), loop(kept=True)
     assert kept == plain
-    assert step.unable == ""
+    assert step.mode_refusal == ""
     assert len(set(plain)) == len(plain)
 
 
 def test_a_tensor_is_used_again_only_for_the_same_bytes() -> None:
-    kept, array = KeptTensors(), np.zeros((1 << 10, 1 << 9))
+    kept, array = TensorCache(), np.zeros((1 << 10, 1 << 9))
     first = kept.tensor_of("table", array)
     assert kept.tensor_of("table", array.copy()) is first
     array[-1, -1] = -0.0
@@ -72,7 +72,7 @@ def test_a_tensor_is_used_again_only_for_the_same_bytes() -> None:
     ids=["in strides", "words", "few", "in another order of bytes"],
 )
 def test_others_are_made_tensors_each_time(array: Any) -> None:
-    kept = KeptTensors()
+    kept = TensorCache()
     assert kept.tensor_of("x", array) is not kept.tensor_of("x", array)
 
 
@@ -81,20 +81,20 @@ def test_a_single_number_tells(dtype: str) -> None:
     array = np.zeros((3, (1 << 20) + 1), dtype)
     for place in ((0, 0), (1, 1 << 17), (2, 1 << 20)):
         other = array.copy()
-        assert same_bytes(array, other)
+        assert has_same_bytes(array, other)
         other[place] = 1
-        assert not same_bytes(array, other)
+        assert not has_same_bytes(array, other)
 
 
 def test_a_table_that_stays_the_same_is_recorded_once() -> None:
     table, step_of = np.zeros((1 << 18, 2), "float32"), tf.function(lambda t, n: t[0, 0] + n)
     step = CompiledStep(step_of)
-    step.recording = True
+    step.is_recording = True
     for number in range(3):
         table[0, 0] = float(number == 2)
         step_of(table, np.array(number, "float32"))
-    step.give_back()
-    (first, _), (second, _), (third, _) = (args for args, _ in step.calls)
+    step.restore()
+    (first, _), (second, _), (third, _) = (args for args, _ in step.recorded_calls)
     assert second is first
     assert third is not first
     assert (first[0, 0], third[0, 0]) == (0.0, 1.0)
@@ -109,8 +109,8 @@ def test_a_function_that_casts_arrays_goes_on_as_written() -> None:
         return tf.reduce_sum(table)
 
     step = CompiledStep(train_step, lambda how, why: said.append((how, why)))
-    step.mode = Mode(arrays=("table",))
+    step.mode = StepMode(array_arguments=("table",))
     assert [float(train_step(np.ones(1 << 18))) for _ in range(2)] == [1 << 18] * 2
-    step.give_back()
-    assert "TypeError" in step.unable
+    step.restore()
+    assert "TypeError" in step.mode_refusal
     assert len(said) == 1

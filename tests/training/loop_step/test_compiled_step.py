@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.training.loop_step.compiled_step import CompiledStep, code_of
-from uncork.training.loop_step.mode import Mode
-from uncork.training.tracing.dropped_checks import left_out
+from uncork.training.loop_step.compiled_step import CompiledStep, function_code_digest
+from uncork.training.loop_step.mode import StepMode
+from uncork.training.tracing.dropped_checks import dropped_checks_refusal
 
 X, Y = tf.random.stateless_normal((8, 3), (1, 2)), tf.random.stateless_normal((8, 1), (3, 4))
 
@@ -44,13 +44,13 @@ def test_a_method_under_xla_and_back():
     first, _ = trained(training, 4)
     step = CompiledStep(training.step)
     before = training.traced
-    step.mode = Mode.XLA
+    step.mode = StepMode.XLA
     second, _ = trained(training, 4)
     assert training.traced > before, "XLA traces the function anew"
-    assert step.unable == ""
+    assert step.mode_refusal == ""
     assert not step.is_xla
-    step.mode = Mode.WRITTEN
-    step.give_back()
+    step.mode = StepMode.ORIGINAL
+    step.restore()
     before = training.traced
     third, weights = trained(training, 4)
     assert training.traced == before, "what was traced before is still known"
@@ -73,9 +73,9 @@ def test_one_trace_for_all_shapes():
     expected = [float(shaped(tf.ones(n))) for n in (2, 3, 4, 5)]
     traced = tf.function(shaped)
     step = CompiledStep(traced)
-    step.mode = Mode.ANY_SHAPE
+    step.mode = StepMode.ANY_SHAPE
     assert [float(traced(tf.ones(n))) for n in (2, 3, 4, 5)] == expected
-    other = step.graph(Mode.ANY_SHAPE)
+    other = step.graph_function(StepMode.ANY_SHAPE)
     assert other is not traced
     assert other.experimental_get_tracing_count() == 2
     assert traced.experimental_get_tracing_count() == 0
@@ -85,7 +85,7 @@ def test_python_that_needs_to_know_the_shape_goes_on_as_written():
     heard = []
     traced = tf.function(lambda x: tf.ones(x.shape) + float(x.shape[0]), autograph=False)
     step = CompiledStep(traced, lambda how, why: heard.append(how))
-    step.mode = Mode.ANY_SHAPE
+    step.mode = StepMode.ANY_SHAPE
     assert [float(traced(tf.ones(n))[0]) for n in (2, 3, 4)] == [3, 4, 5]
     assert heard == ["as it was"]
 
@@ -104,14 +104,14 @@ def test_what_xla_cannot_compile_goes_on_as_written():
         return tf.strings.length(tf.strings.upper(words))
 
     step = CompiledStep(count, lambda how, why: heard.append((how, why)))
-    step.mode = Mode.XLA
+    step.mode = StepMode.XLA
     words = tf.constant(["a", "bcd"])
     assert [int(n) for n in count(words)] == [1, 3]
     assert [int(n) for n in count(words)] == [1, 3]
     assert int(seen) == 2, "a call that failed left nothing behind"
     ((how, why),) = heard
     assert how == "as it was"
-    assert step.unable == why
+    assert step.mode_refusal == why
 
 
 def test_what_xla_would_not_check_is_checked():
@@ -121,9 +121,9 @@ def test_what_xla_would_not_check_is_checked():
         return x
 
     step = CompiledStep(fail)
-    step.mode = Mode.XLA
+    step.mode = StepMode.XLA
     assert float(fail(tf.constant(1.0))) == 1
-    assert step.unable == "XLA leaves out what it checks with Assert"
+    assert step.mode_refusal == "XLA leaves out what it checks with Assert"
     with pytest.raises(tf.errors.InvalidArgumentError, match="not positive"):
         fail(tf.constant(-1.0))
 
@@ -134,12 +134,12 @@ def test_a_function_under_xla_without_it_and_back():
         return 2 * x
 
     step = CompiledStep(double)
-    step.mode = Mode(no_xla=True)
+    step.mode = StepMode(is_xla_off=True)
     assert float(double(tf.constant(3.0))) == 6
-    assert step.unable == ""
+    assert step.mode_refusal == ""
     assert step.is_xla
-    assert not step.graph(step.mode)._jit_compile
-    step.give_back()
+    assert not step.graph_function(step.mode)._jit_compile
+    step.restore()
     assert double._jit_compile
 
 
@@ -152,9 +152,9 @@ def test_what_xla_has_left_out_is_not_checked_all_at_once():
         return x
 
     step = CompiledStep(fail)
-    step.mode = Mode(no_xla=True)
+    step.mode = StepMode(is_xla_off=True)
     assert float(fail(tf.constant(-1.0))) == -1
-    assert step.unable == "XLA leaves out what it checks with Assert"
+    assert step.mode_refusal == "XLA leaves out what it checks with Assert"
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_checks_of_the_user_s_are_seen(check, kind):
         return x
 
     traced = tf.function(step).get_concrete_function(tf.ones(2))
-    assert left_out(traced) == f"XLA leaves out what it checks with {kind}"
+    assert dropped_checks_refusal(traced) == f"XLA leaves out what it checks with {kind}"
 
 
 def one_more(n):
@@ -187,7 +187,7 @@ def test_shapes_that_tensorflow_checks_are_not_missed():
 
     traced = step.get_concrete_function()
     assert "Assert" in str(traced.graph.as_graph_def())
-    assert left_out(traced) == ""
+    assert dropped_checks_refusal(traced) == ""
 
 
 def test_an_error_of_the_step_s_own_is_raised():
@@ -198,11 +198,11 @@ def test_an_error_of_the_step_s_own_is_raised():
         return x
 
     step = CompiledStep(fail)
-    step.mode = Mode.XLA
+    step.mode = StepMode.XLA
     assert fail(tf.ones(2)).shape == 2
     with pytest.raises(ValueError, match="no such shape"):
         fail(tf.ones(3))
-    assert step.unable == ""
+    assert step.mode_refusal == ""
 
 
 def test_an_error_that_passes_while_it_is_traced_is_not_the_user_s():
@@ -217,10 +217,10 @@ def test_an_error_that_passes_while_it_is_traced_is_not_the_user_s():
 
     step = CompiledStep(double)
     double(X)
-    step.mode = Mode.ANY_SHAPE
+    step.mode = StepMode.ANY_SHAPE
     errors.append(tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor"))
     np.testing.assert_array_equal(double(X), 2 * X)
-    assert "ResourceExhausted" in step.unable
+    assert "ResourceExhausted" in step.mode_refusal
 
 
 def test_ctrl_c_while_it_is_checked_leaves_it_unchecked(monkeypatch):
@@ -229,40 +229,42 @@ def test_ctrl_c_while_it_is_checked_leaves_it_unchecked(monkeypatch):
     step = tf.function(lambda x: tf.cast(dense(x), dense.compute_dtype))
     taken = CompiledStep(step)
     step(X)
-    taken.mode = Mode(policy="mixed_bfloat16")
+    taken.mode = StepMode(policy="mixed_bfloat16")
 
     def interrupted(*traced):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("uncork.training.loop_step.loop_step.why_not_in", interrupted)
+        patch.setattr("uncork.training.loop_step.loop_step.precision_refusal", interrupted)
         with pytest.raises(KeyboardInterrupt):
             step(X)
     assert step(X).dtype == tf.float32
-    assert "another dtype" in taken.unable
+    assert "another dtype" in taken.mode_refusal
 
 
 def test_inside_another_function_it_is_left_alone():
     inner = tf.function(lambda x: 2 * x)
     step = CompiledStep(inner)
-    step.mode = Mode.XLA
-    step.recording = True
+    step.mode = StepMode.XLA
+    step.is_recording = True
     assert int(tf.function(lambda x: inner(x) + 1)(tf.constant(3))) == 7
-    assert step.calls == []
+    assert step.recorded_calls == []
 
 
 def test_its_calls_are_recorded():
     step = CompiledStep(tf.function(lambda x, scale: x * scale))
-    step.recording = True
+    step.is_recording = True
     step(tf.constant(3.0), scale=2.0)
-    ((args, kwargs),) = step.calls
+    ((args, kwargs),) = step.recorded_calls
     assert (float(args[0]), kwargs) == (3.0, {"scale": 2.0})
 
 
 def test_a_digest_of_its_code():
-    assert code_of(Training().step) == code_of(Training().step) != ""
-    assert code_of(tf.function(lambda x: x + 1)) != code_of(tf.function(lambda x: x + 2))
-    assert code_of(lambda x: x) == ""
+    assert function_code_digest(Training().step) == function_code_digest(Training().step) != ""
+    assert function_code_digest(tf.function(lambda x: x + 1)) != function_code_digest(
+        tf.function(lambda x: x + 2)
+    )
+    assert function_code_digest(lambda x: x) == ""
 
 
 def halved(x):
@@ -289,14 +291,14 @@ def test_what_a_step_calls_is_part_of_its_code(called, monkeypatch):
 
     owner = Step()  # a method's function holds it weakly
     function = owner.step if called == "method" else step
-    before = code_of(function)
+    before = function_code_digest(function)
     if called == "method":
         Step.scaled = doubled
     else:
         monkeypatch.setitem(
             globals(), "helper", doubled if called == "helper" else tf.function(doubled)
         )
-    assert code_of(function) != before
+    assert function_code_digest(function) != before
 
 
 helper = halved
@@ -308,7 +310,7 @@ def test_a_strict_plan_is_not_put_out_of_force_in_silence():
 
     careful = tf.function(lambda x: tf.debugging.check_numerics(x, "x"), autograph=False)
     step = CompiledStep(careful, refuse)
-    step.mode = Mode.XLA
+    step.mode = StepMode.XLA
     with pytest.raises(RuntimeError, match="as it was: XLA leaves out"):
         careful(tf.constant(1.0))
 
@@ -329,8 +331,8 @@ def test_another_method_of_the_same_class_is_another_step():
             return halved(x)
 
     trainer = Trainer()
-    assert code_of(trainer.train_step) == code_of(Trainer().train_step)
-    assert code_of(trainer.train_step) != code_of(trainer.test_step)
+    assert function_code_digest(trainer.train_step) == function_code_digest(Trainer().train_step)
+    assert function_code_digest(trainer.train_step) != function_code_digest(trainer.test_step)
 
 
 def test_numbers_that_change_are_handed_over_as_tensors():
@@ -342,15 +344,15 @@ def test_numbers_that_change_are_handed_over_as_tensors():
         return tf.reduce_sum(x) * rate + tf.reduce_sum(tf.one_hot(0, depth))
 
     step = CompiledStep(scaled)
-    step.is_looked_at = True
+    step.is_examined = True
     expected = [float(scaled(X, n / 8, flag=n > 4)) for n in range(8)]
-    assert step.numbers == ("rate",)
-    step.mode = Mode(tensors=step.numbers)
+    assert step.number_arguments == ("rate",)
+    step.mode = StepMode(tensor_arguments=step.number_arguments)
     before = len(traced)
     assert [float(scaled(X, n / 8, flag=n > 4)) for n in range(8)] == pytest.approx(expected)
     assert float(scaled(X, rate=0.5)) == pytest.approx(expected[4])
     assert len(traced) - before <= 4, "two for the Boolean, two for the way of handing over"
-    assert step.unable == ""
+    assert step.mode_refusal == ""
 
 
 def test_a_step_that_needs_the_number_itself_goes_on_as_written():
@@ -358,7 +360,7 @@ def test_a_step_that_needs_the_number_itself_goes_on_as_written():
     scaled = tf.function(lambda x, n: tf.reduce_sum(x) * {0: 1.0, 1: 2.0}[n % 2])
     step = CompiledStep(scaled, lambda how, why: heard.append(how))
     expected = [float(scaled(X, n)) for n in range(4)]
-    step.mode = Mode(tensors=("n",))
+    step.mode = StepMode(tensor_arguments=("n",))
     assert [float(scaled(X, n)) for n in range(4)] == expected
     assert heard == ["as it was"]
 
@@ -371,37 +373,39 @@ class Other(Training):
         )
 
 
-@pytest.mark.parametrize("mode", [Mode.XLA, Mode(policy="mixed_bfloat16")])
+@pytest.mark.parametrize("mode", [StepMode.XLA, StepMode(policy="mixed_bfloat16")])
 def test_a_step_that_computes_something_else_is_left_as_it_is(mode):
     """The same code, which finds another model by name: what was proved was not proved of it."""
     looked_at, heard = Training(), []
     step = CompiledStep(looked_at.step)
-    step.is_looked_at, step.mode = True, mode
+    step.is_examined, step.mode = True, mode
     trained(looked_at)
-    known = frozenset(step.graphs)
-    step.give_back()
+    known = frozenset(step.graph_digests)
+    step.restore()
     for training, refused in ((Training(), False), (Other(), True)):
         planned = CompiledStep(training.step, lambda _, why: heard.append(why))
-        planned.mode, planned.expects = mode, known
+        planned.mode, planned.expected_graph_digests = mode, known
         trained(training)
-        assert bool(planned.unable) is refused, planned.unable
-        planned.give_back()
+        assert bool(planned.mode_refusal) is refused, planned.mode_refusal
+        planned.restore()
     (why,) = heard
     assert "computes something else than the plan was made for" in why
 
 
-@pytest.mark.parametrize("mode", [Mode.XLA, Mode.ANY_SHAPE, Mode(policy="mixed_bfloat16")])
+@pytest.mark.parametrize(
+    "mode", [StepMode.XLA, StepMode.ANY_SHAPE, StepMode(policy="mixed_bfloat16")]
+)
 def test_batches_may_be_of_any_length(mode):
     """As long as the longest text: none of these was seen while it was tuned."""
     looked_at, training = Training(), Training()
     step = CompiledStep(looked_at.step)
-    step.is_looked_at, step.mode = True, mode
+    step.is_examined, step.mode = True, mode
     for rows in (3, 8, 5):
         looked_at.step(X[:rows], Y[:rows])
-    step.give_back()
+    step.restore()
     planned = CompiledStep(training.step)
-    planned.mode, planned.expects = mode, frozenset(step.graphs)
+    planned.mode, planned.expected_graph_digests = mode, frozenset(step.graph_digests)
     for rows in (7, 6, 2):
         training.step(X[:rows], Y[:rows])
-    assert planned.unable == ""
-    planned.give_back()
+    assert planned.mode_refusal == ""
+    planned.restore()

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from uncork.training.loop_step.eager_step import EagerStep
 from uncork.training.loop_step.graph_state import GraphState
-from uncork.training.loop_step.mode import Mode
+from uncork.training.loop_step.mode import StepMode
 
 RATE = 1.0
 NOTES = SimpleNamespace(count=0)
@@ -58,7 +58,7 @@ def taken_over(function, heard=lambda how, why: None):
     step = EagerStep(function, heard)
     function(X, Y)
     function(X, Y)
-    step.mode = Mode.GRAPH
+    step.mode = StepMode.GRAPH
     return step
 
 
@@ -81,9 +81,9 @@ def test_the_same_weights_and_losses(given_back):
     step = EagerStep(Training.step)
     first = [float(training.step(X, Y)["loss"]) for _ in range(2)]  # the first one builds
     assert step.refusal == ""
-    step.mode = Mode.GRAPH
+    step.mode = StepMode.GRAPH
     losses, weights = trained(training, 5)
-    assert step.graph().experimental_get_tracing_count() == 1
+    assert step.graph_function().experimental_get_tracing_count() == 1
     np.testing.assert_allclose([*first, *losses], as_written[0], rtol=1e-5)
     for ours, theirs in zip(weights, as_written[1], strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-6)
@@ -93,11 +93,11 @@ def test_another_shape_is_watched_and_traced_once(training, given_back):
     step = EagerStep(Training.step)
     training.step(X, Y)
     training.step(X, Y)
-    step.mode = Mode.GRAPH
+    step.mode = StepMode.GRAPH
     for _ in range(3):
         training.step(X, Y)
         training.step(X[:5], Y[:5])
-    assert step.graph().experimental_get_tracing_count() == 2
+    assert step.graph_function().experimental_get_tracing_count() == 2
     assert step.refusal == ""
 
 
@@ -159,7 +159,7 @@ def test_python_beside_the_ops_is_refused(function, words, capsys):
         assert heard == [step.refusal]
         function(X, Y)  # goes on as written
     finally:
-        step.give_back()
+        step.restore()
 
 
 def test_what_cannot_be_traced_goes_on_op_by_op():
@@ -237,7 +237,7 @@ def test_another_value_of_pythons_at_each_call_is_given_up():
     heard = []
     took = EagerStep(step, told(heard))
     step(X, 0)
-    took.mode = Mode.GRAPH
+    took.mode = StepMode.GRAPH
     for number in range(40):
         np.testing.assert_array_equal(step(X, number), X * number)
     assert heard == ["it is called in too many forms: other shapes, or values of Python's"]
@@ -268,14 +268,18 @@ def test_inside_a_graph_of_the_users_it_is_what_it_was():
 
 def test_all_that_a_step_changes_is_given_back(training, given_back):
     step = EagerStep(Training.step)
-    step.recording = True
+    step.is_recording = True
     for _ in range(3):
         training.step(X, Y)
-    args, kwargs = step.calls[0]
-    state = GraphState(step.graph().get_concrete_function(*args, **kwargs))
-    held = [*training.model.variables, *training.optimizer.variables, *training.mean.variables]
+    args, kwargs = step.recorded_calls[0]
+    state = GraphState(step.graph_function().get_concrete_function(*args, **kwargs))
+    held = [
+        *training.model.variables,
+        *training.optimizer.variables,
+        *training.mean.variables,
+    ]
     before = [v.numpy() for v in held]
-    for mode in (Mode.WRITTEN, Mode.GRAPH, Mode.ANY_SHAPE, Mode.XLA):
+    for mode in (StepMode.ORIGINAL, StepMode.GRAPH, StepMode.ANY_SHAPE, StepMode.XLA):
         step.mode = mode
         training.step(X, Y)
         assert any((v.numpy() != b).any() for v, b in zip(held, before, strict=True))
@@ -288,13 +292,13 @@ def test_calls_are_recorded_as_they_were_made():
         return tf.constant(x) + y
 
     took = EagerStep(step)
-    took.recording = True
+    took.is_recording = True
     buffer = np.zeros(3)
     step(buffer, 1.0)  # is watched
     for number in range(100):
         buffer[:] = number
         step(buffer, 1.0)
-    assert [args[0][0] for args, _ in took.calls] == list(range(64))
+    assert [args[0][0] for args, _ in took.recorded_calls] == list(range(64))
 
 
 class Agent:
@@ -336,7 +340,7 @@ def test_what_hangs_on_self_is_watched(name, words):
         getattr(agent, name)(X, Y)
         assert step.refusal == words
     finally:
-        step.give_back()
+        step.restore()
 
 
 def test_what_hangs_on_self_is_guarded():
@@ -345,7 +349,7 @@ def test_what_hangs_on_self_is_guarded():
     step = EagerStep(Agent.scaled)
     try:
         agent.scaled(X, Y)
-        step.mode = Mode.GRAPH
+        step.mode = StepMode.GRAPH
         np.testing.assert_allclose(agent.scaled(X, Y), X + Y)
         agent.scale = 3.0
         for _ in range(3):
@@ -353,7 +357,7 @@ def test_what_hangs_on_self_is_guarded():
             np.testing.assert_allclose(other.scaled(X, Y), 5.0 * (X + Y), rtol=1e-6)
         assert step.refusal == ""
     finally:
-        step.give_back()
+        step.restore()
 
 
 def test_a_model_that_is_handed_over_is_guarded(training):
@@ -364,7 +368,7 @@ def test_a_model_that_is_handed_over_is_guarded(training):
 
     took = EagerStep(step)
     step(training.model, X, Y)
-    took.mode = Mode.GRAPH
+    took.mode = StepMode.GRAPH
     assert len(step(training.model, X, Y)) == 6
     training.model.layers[0].trainable = False
     assert len(step(training.model, X, Y)) == 4
@@ -394,7 +398,7 @@ def test_a_flag_that_makes_it_print_is_seen(capsys):
     heard = []
     took = EagerStep(step, told(heard))
     step(X, Y)
-    took.mode = Mode.GRAPH
+    took.mode = StepMode.GRAPH
     for number in range(12):
         step(X, Y, log=number % 3 == 2)
     assert heard == ["it does more than compute: print"]
@@ -411,7 +415,7 @@ def test_a_summary_of_each_step_keeps_its_number(tmp_path):
     with tf.summary.create_file_writer(str(tmp_path)).as_default():
         for number in range(40):
             tf.summary.experimental.set_step(number)
-            took.mode = Mode.GRAPH
+            took.mode = StepMode.GRAPH
             step(X, Y)
     tf.summary.experimental.set_step(None)
     assert heard == ["it is called in too many forms: other shapes, or values of Python's"]
@@ -473,15 +477,15 @@ def test_a_number_that_changes_is_one_form():
     training = Training()
     took = EagerStep(step)
     try:
-        took.is_looked_at = True
-        took.mode = Mode.GRAPH
+        took.is_examined = True
+        took.mode = StepMode.GRAPH
         found = [step(X, Y, rate).numpy() for rate in rates]
         assert took.refusal == ""
-        assert took.numbers == ("rate",)
-        assert took.graph().experimental_get_tracing_count() <= 2
+        assert took.number_arguments == ("rate",)
+        assert took.graph_function().experimental_get_tracing_count() <= 2
         np.testing.assert_allclose(found, expected, rtol=1e-5)
     finally:
-        took.give_back()
+        took.restore()
 
 
 def test_a_step_that_needs_the_number_itself_goes_on_op_by_op():
@@ -493,12 +497,12 @@ def test_a_step_that_needs_the_number_itself_goes_on_op_by_op():
     expected = [float(step(X, n)) for n in range(8)]
     took = EagerStep(step, told(heard))
     try:
-        took.numbers, took.mode = ("number",), Mode.GRAPH
+        took.number_arguments, took.mode = ("number",), StepMode.GRAPH
         assert [float(step(X, n)) for n in range(8)] == expected
         assert "tracing it fails" in took.refusal
         assert len(heard) == 1
     finally:
-        took.give_back()
+        took.restore()
 
 
 WEIGHT = tf.Variable(1.0)
@@ -541,7 +545,7 @@ def test_a_check_that_ends_the_training_is_no_reason():
     except KeyboardInterrupt:
         raise
     assert took.refusal == ""
-    assert took.graph().experimental_get_tracing_count() == 1
+    assert took.graph_function().experimental_get_tracing_count() == 1
 
 
 def test_a_rate_for_each_epoch_goes_on_as_a_graph():
@@ -564,7 +568,7 @@ def taken_over_with(function, rate):
     step = EagerStep(function)
     function(X, rate)
     function(X, rate)
-    step.mode = Mode.GRAPH
+    step.mode = StepMode.GRAPH
     return step
 
 
@@ -585,11 +589,11 @@ def test_models_of_several_classes_are_one_step_too_many():
         return tf.reduce_sum(model(x))
 
     took = EagerStep(step)
-    took.is_looked_at = True
+    took.is_examined = True
     for model in (Teacher(), Student()):
         for _ in range(3):
             step(model, X)
-        took.mode = Mode.GRAPH
+        took.mode = StepMode.GRAPH
     assert "several classes" in took.refusal
 
 
@@ -631,7 +635,7 @@ def test_summaries_are_written_when_they_are_asked_for(tmp_path, told):
 
     plain = written(tmp_path / "plain", step)
     taken = EagerStep(step)
-    taken.mode = Mode.GRAPH
+    taken.mode = StepMode.GRAPH
     assert written(tmp_path / "graph", step) == plain == 1 + 3
     assert taken.refusal == ""
-    taken.give_back()
+    taken.restore()

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import pytest
 import tensorflow as tf
 
-from uncork.training.loop_step.loss import names_returned, returned_loss
+from uncork.training.loop_step.loss import find_returned_loss, find_returned_names
 
 LOW, HIGH = tf.constant(0.5), tf.constant(2.0)
 
@@ -57,11 +57,11 @@ def early(x):
     ],
 )
 def test_names_of_what_is_returned(function, names):
-    assert names_returned(function) == names
+    assert find_returned_names(function) == names
 
 
 def test_of_several_returns_nothing_is_told_unless_they_agree():
-    assert names_returned(early) in ((), ("x",))  # by how Python returns a constant
+    assert find_returned_names(early) in ((), ("x",))  # by how Python returns a constant
 
 
 def test_what_is_kept_in_a_cell_has_a_name_too():
@@ -73,7 +73,7 @@ def test_what_is_kept_in_a_cell_has_a_name_too():
 
         return loss, accuracy, later
 
-    assert names_returned(step) == ("loss", "accuracy", "later")
+    assert find_returned_names(step) == ("loss", "accuracy", "later")
 
 
 @pytest.mark.parametrize(
@@ -102,4 +102,4 @@ def test_what_is_kept_in_a_cell_has_a_name_too():
     ],
 )
 def test_which_is_the_loss(returned: Any, names: tuple[str, ...], found: Any):
-    assert returned_loss(returned, names) == found
+    assert find_returned_loss(returned, names) == found

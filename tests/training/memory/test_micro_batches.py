@@ -11,16 +11,16 @@ import tensorflow as tf
 
 from uncork.core.base.errors import EditRefused
 from uncork.core.edits.step import FusedUpdates, LayersInInput, MicroBatches, StepsPerExecution
-from uncork.training.input.feed import Feed, executions
+from uncork.training.input.feed import Feed, iterate_executions
 from uncork.training.memory.batch_independence import (
-    draws_by_itself,
-    why_not_in_parts,
-    without_draws,
+    disable_random_layers,
+    has_per_example_randomness,
+    micro_batch_refusal,
 )
-from uncork.training.run.edit_checks import check
+from uncork.training.run.edit_checks import check_edits
 from uncork.training.run.planned_step import PlannedStep
 from uncork.training.run.step_settings import StepSettings
-from uncork.training.state.snapshot import weights
+from uncork.training.state.snapshot import read_weights
 
 L = keras.layers
 ROWS = 22
@@ -71,12 +71,15 @@ def trained(model: Any, edits: tuple[Any, ...], *targets: Any, batch: int = 8) -
     data = tf.data.Dataset.from_tensor_slices((X, *targets)).batch(batch)
     logs: Any = {}
     settings = StepSettings(model, edits)
-    with settings.active(), settings.fed(Feed(x=data)).reading(model) as epochs:
+    with (
+        settings.active(),
+        settings.training_feed(Feed(x=data)).open_epoch_iterator(model) as epochs,
+    ):
         model.reset_metrics()
         with epochs.catch_stop_iteration():
-            for _, _, iterator in executions(epochs):
+            for _, _, iterator in iterate_executions(epochs):
                 logs = model.train_function(iterator)
-    return weights(model), {name: float(value) for name, value in logs.items()}
+    return read_weights(model), {name: float(value) for name, value in logs.items()}
 
 
 def made(build: Any) -> Any:
@@ -123,9 +126,9 @@ def test_xla_compiles_it_for_batches_of_one_known_size() -> None:
     for edits in ((), (MicroBatches(parts=3),)):
         model = made(summed)
         model.jit_compile = True
-        with PlannedStep(model, edits).in_force():
+        with PlannedStep(model, edits).active():
             model.fit(data, verbose=0)
-        results.append(weights(model))
+        results.append(read_weights(model))
     for a, b in zip(*results, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
 
@@ -140,7 +143,7 @@ def test_rows_of_a_table_are_not_gone_through_under_xla() -> None:
 def test_a_plan_in_force_is_taken_off_again() -> None:
     model = made(one)
     planned = PlannedStep(model, (MicroBatches(parts=2),))
-    with planned.in_force():
+    with planned.active():
         model.fit(X, KIND, batch_size=8, verbose=0)
     assert int(model.optimizer.iterations) == 3  # once for each batch
     assert model.train_function is None
@@ -184,20 +187,20 @@ def test_what_looks_across_the_batch_is_refused(build: Any, why: str) -> None:
     if not model.compiled:
         model.compile("sgd", "mse")
     with pytest.raises(EditRefused, match=why):
-        check(model, (MicroBatches(parts=2),))
+        check_edits(model, (MicroBatches(parts=2),))
 
 
 def test_a_normalization_that_is_frozen_looks_at_each_example() -> None:
     frozen = L.BatchNormalization()
     frozen.trainable = False
-    assert why_not_in_parts(functional(frozen)) is None
+    assert micro_batch_refusal(functional(frozen)) is None
 
 
 def test_layers_in_the_input_are_made_for_the_whole_batch() -> None:
     model = keras.Sequential([keras.Input((6,)), L.Rescaling(2.0, name="scale"), L.Dense(1)])
     model.compile("sgd", "mse")
     with pytest.raises(EditRefused, match="whole batch"):
-        check(model, (LayersInInput(layers=("scale",)), MicroBatches(parts=2)))
+        check_edits(model, (LayersInInput(layer_names=("scale",)), MicroBatches(parts=2)))
 
 
 @pytest.mark.parametrize(
@@ -215,7 +218,7 @@ def test_losses_and_metrics_of_the_whole_batch_are_refused(
     model.compile("sgd", loss, metrics=metrics)
     model.train_on_batch(X[:2], SIZE[:2])  # builds both
     with pytest.raises(EditRefused, match=why):
-        check(model, (MicroBatches(parts=2),))
+        check_edits(model, (MicroBatches(parts=2),))
 
 
 def test_a_loss_that_ignores_some_targets_is_refused() -> None:
@@ -224,7 +227,7 @@ def test_a_loss_that_ignores_some_targets_is_refused() -> None:
     model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(True, ignore_class=2))
     model.train_on_batch(X[:2], KIND[:2])
     with pytest.raises(EditRefused, match="does not ignore"):
-        check(model, (MicroBatches(parts=2),))
+        check_edits(model, (MicroBatches(parts=2),))
 
 
 def test_a_mask_that_reaches_the_loss_is_refused_while_it_is_traced() -> None:
@@ -233,7 +236,7 @@ def test_a_mask_that_reaches_the_loss_is_refused_while_it_is_traced() -> None:
     model = keras.Model(words, given)
     model.compile("sgd", "mse")
     planned = PlannedStep(model, (MicroBatches(parts=2),))
-    with planned.in_force(), pytest.raises(EditRefused, match="masked"):
+    with planned.active(), pytest.raises(EditRefused, match="masked"):
         model.fit(np.ones((8, 5), "int32"), np.ones((8, 5, 1)), verbose=0)
 
 
@@ -243,13 +246,13 @@ def test_dropout_draws_for_each_part_and_is_left_out_for_the_proof() -> None:
         model.compile("sgd", "mse")
         return model
 
-    assert draws_by_itself(made(dropping))
-    assert why_not_in_parts(made(dropping)) is None
+    assert has_per_example_randomness(made(dropping))
+    assert micro_batch_refusal(made(dropping)) is None
     parts = (MicroBatches(parts=2),)
     ours, theirs = (trained(made(dropping), edits, SIZE)[0] for edits in ((), parts))
     assert not np.allclose(ours[0], theirs[0], rtol=1e-4, atol=1e-6)
     model, other = made(dropping), made(dropping)
-    with without_draws(model), without_draws(other):
+    with disable_random_layers(model), disable_random_layers(other):
         ours, theirs = trained(model, (), SIZE)[0], trained(other, parts, SIZE)[0]
     np.testing.assert_allclose(ours[0], theirs[0], rtol=1e-4, atol=1e-6)
     assert "call" not in vars(model.layers[1])

@@ -17,12 +17,12 @@ from uncork.core.edits.step import (
     StepEdit,
     StepsPerExecution,
 )
-from uncork.training.input.feed import Feed, executions
-from uncork.training.memory.segments import cut
-from uncork.training.run.edit_checks import check
+from uncork.training.input.feed import Feed, iterate_executions
+from uncork.training.memory.segments import cut_into_segments
+from uncork.training.run.edit_checks import check_edits
 from uncork.training.run.planned_step import PlannedStep
 from uncork.training.run.step_settings import StepSettings
-from uncork.training.state.snapshot import weights
+from uncork.training.state.snapshot import read_weights
 
 L = keras.layers
 ROWS = 12
@@ -132,12 +132,15 @@ def trained(model: Any, edits: tuple[Any, ...], x: Any, y: Any) -> Any:
     data = tf.data.Dataset.from_tensor_slices((x, y)).batch(5)
     logs: Any = {}
     settings = StepSettings(model, edits)
-    with settings.active(), settings.fed(Feed(x=data)).reading(model) as epochs:
+    with (
+        settings.active(),
+        settings.training_feed(Feed(x=data)).open_epoch_iterator(model) as epochs,
+    ):
         model.reset_metrics()
         with epochs.catch_stop_iteration():
-            for _, _, iterator in executions(epochs):
+            for _, _, iterator in iterate_executions(epochs):
                 logs = model.train_function(iterator)
-    return weights(model), {name: float(value) for name, value in logs.items()}
+    return read_weights(model), {name: float(value) for name, value in logs.items()}
 
 
 CASES = [
@@ -150,7 +153,7 @@ CASES = [
 
 @pytest.mark.parametrize(("build", "x", "y"), CASES)
 def test_made_again_it_is_the_same_training(build: Any, x: Any, y: Any) -> None:
-    assert cut(made(build), 4).again >= 2
+    assert cut_into_segments(made(build), 4).recomputed_count >= 2
     ours, told = trained(made(build), (), x, y)
     theirs, as_told = trained(made(build), (AGAIN, StepsPerExecution(steps=2)), x, y)
     assert told.keys() == as_told.keys()
@@ -188,7 +191,7 @@ def test_each_segment_is_run_twice_and_sets_its_state_once(compiled: bool) -> No
 def test_a_plan_in_force_is_taken_off_again() -> None:
     model = made(residual)
     planned = PlannedStep(model, (AGAIN,))
-    with planned.in_force():
+    with planned.active():
         model.fit(X, KIND, batch_size=6, verbose=0, validation_data=(X, KIND))
     assert int(model.optimizer.iterations) == 2
     assert model.train_function is None
@@ -201,8 +204,8 @@ def test_a_model_is_cut_where_little_is_shared() -> None:
     for _ in range(6):
         h = L.Add()([h, L.ReLU()(L.Dense(8)(h))])
     model = keras.Model(x, h)
-    ((_, segments),) = cut(model, 3).functions
-    assert [each.again for each in segments] == [True, True, False]
+    ((_, segments),) = cut_into_segments(model, 3).segmented_functions
+    assert [each.is_recomputed for each in segments] == [True, True, False]
     nodes = [node for each in segments for node in each.nodes]
     assert len(nodes) == len(set(map(id, nodes))) == len(model.layers) - 1
     known = {id(each) for each in model.inputs}
@@ -216,10 +219,10 @@ def test_a_model_is_cut_where_little_is_shared() -> None:
 
 def test_a_model_in_a_model_is_cut_itself_where_it_is_large() -> None:
     model = made(nested)
-    assert len(cut(model, 2).functions) == 1
-    inside, outside = cut(model, 12).functions
+    assert len(cut_into_segments(model, 2).segmented_functions) == 1
+    inside, outside = cut_into_segments(model, 12).segmented_functions
     assert inside[0] is not outside[0] is model
-    assert any(each.again for each in inside[1])
+    assert any(each.is_recomputed for each in inside[1])
 
 
 class OwnStep(keras.Model):
@@ -275,13 +278,13 @@ def scaled() -> Any:
         (subclassed, (), "OwnCall is a model with a call of its own"),
         (lambda: functional(Counter()), (), "keeps a tf.Variable"),
         (functional, (MicroBatches(parts=2),), "in parts"),
-        (scaled, (LayersInInput(layers=("scale",)),), "first layers of the model are run"),
+        (scaled, (LayersInInput(layer_names=("scale",)),), "first layers of the model are run"),
         (lambda: functional(run_eagerly=True), (), "runs eagerly"),
     ],
 )
 def test_what_cannot_be_cut_is_refused(build: Any, edits: tuple[StepEdit, ...], why: str) -> None:
     with pytest.raises(EditRefused, match=why):
-        check(build(), (*edits, AGAIN))
+        check_edits(build(), (*edits, AGAIN))
 
 
 class Aside(L.Layer):
@@ -336,7 +339,7 @@ WEIGHT = keras.Variable(np.zeros((), "float32"))
 def test_what_a_second_run_might_change_is_refused_while_it_is_traced(layer: Any, why: str) -> None:
     model = functional(layer())
     planned = PlannedStep(model, (AGAIN,))
-    with planned.in_force(), pytest.raises(EditRefused, match=why) as refused:
+    with planned.active(), pytest.raises(EditRefused, match=why) as refused:
         model.fit(X.reshape(ROWS, -1)[:, :6], SIZE, verbose=0)
     assert "Exception encountered" not in refused.value.received  # which is how Keras tells it
     assert "_run_through_graph" not in vars(model)
@@ -356,6 +359,6 @@ def twice() -> Any:
 
 def test_a_layer_that_adds_to_the_loss_twice_is_refused() -> None:
     model = made(twice)
-    check(model, (AGAIN,))
+    check_edits(model, (AGAIN,))
     with pytest.raises(EditRefused, match="several times"):
         trained(model, (AGAIN,), X, KIND)

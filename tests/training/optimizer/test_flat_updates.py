@@ -12,11 +12,11 @@ import tensorflow as tf
 
 from uncork.core.base.errors import EditRefused
 from uncork.core.edits.step import FlatUpdates, JitCompile, StepsPerExecution
-from uncork.training.optimizer.flat_updates import around, small_weights
-from uncork.training.run.edit_checks import check
+from uncork.training.optimizer.flat_updates import count_small_weights, wrap_callbacks
+from uncork.training.run.edit_checks import check_edits
 from uncork.training.run.planned_step import PlannedStep
-from uncork.training.run.step_settings import StepSettings, flat_group_of
-from uncork.training.state.snapshot import weights
+from uncork.training.run.step_settings import StepSettings, create_flat_group
+from uncork.training.state.snapshot import read_weights
 
 K = keras.optimizers
 STEPS, BATCH = 200, 8
@@ -77,7 +77,7 @@ def trained(made: Any, edits: Any, steps: int = STEPS) -> list[np.ndarray]:
         made.optimizer.build(made.trainable_variables)
     with StepSettings(made, edits).active():
         made.fit(data(steps), verbose=0, epochs=1)
-    return weights(made)
+    return read_weights(made)
 
 
 def equal(ours: list[np.ndarray], theirs: list[np.ndarray]) -> bool:
@@ -112,7 +112,7 @@ def test_the_state_goes_back_and_forth_in_the_middle_of_a_training() -> None:
         with settings[turn].active():
             mixed.fit(data(20), verbose=0)
         plain.fit(data(20), verbose=0)
-        assert equal(weights(mixed), weights(plain))
+        assert equal(read_weights(mixed), read_weights(plain))
 
 
 def test_nothing_is_left_on_the_optimizer() -> None:
@@ -140,10 +140,10 @@ class Looking(keras.callbacks.Callback):
                 slot.assign(slot * 0.5)
 
     def on_test_begin(self, logs: Any = None) -> None:
-        self.seen.append(weights(self.model))
+        self.seen.append(read_weights(self.model))
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        self.seen.append(weights(self.model))
+        self.seen.append(read_weights(self.model))
         if epoch == self.fail_at:
             raise RuntimeError("the user's own")
 
@@ -152,8 +152,8 @@ def run(edits: Any, looking: Any) -> Any:
     """As ``uncork run`` trains."""
     made = model("adam")
     planned = PlannedStep(made, edits)
-    callbacks = around(planned.group, looking) if planned.group else [looking]
-    with planned.in_force():
+    callbacks = wrap_callbacks(planned.flat_group, looking) if planned.flat_group else [looking]
+    with planned.active():
         fit(made, callbacks)
     return made
 
@@ -167,7 +167,7 @@ def test_callbacks_find_the_state_where_keras_has_it_and_may_change_it() -> None
     first, second = run(AT_ONCE, ours), run((), theirs)
     assert len(ours.seen) == len(theirs.seen) == 8
     assert all(equal(a, b) for a, b in zip(ours.seen, theirs.seen, strict=True))
-    assert equal(weights(first), weights(second))
+    assert equal(read_weights(first), read_weights(second))
 
 
 def test_another_training_afterwards_knows_nothing_of_the_group() -> None:
@@ -175,36 +175,36 @@ def test_another_training_afterwards_knows_nothing_of_the_group() -> None:
     made, plain = run(AT_ONCE, Looking()), run((), Looking())
     for each in (made, plain):
         fit(each, [])
-    assert equal(weights(made), weights(plain))
+    assert equal(read_weights(made), read_weights(plain))
 
 
 def test_in_one_call_after_the_other_it_is_traced_once() -> None:
     made, plain, traced = model("adam"), model("adam"), []
     planned = PlannedStep(made, AT_ONCE)
     for _ in range(2):
-        assert planned.serves(made)
-        with planned.in_force():
-            fit(made, around(planned.group, []))
+        assert planned.is_valid_for(made)
+        with planned.active():
+            fit(made, wrap_callbacks(planned.flat_group, []))
             traced.append(made.train_function)
         assert made.train_function is None
         fit(plain, [])
     assert traced[0] is traced[1]
-    assert equal(weights(made), weights(plain))
+    assert equal(read_weights(made), read_weights(plain))
     made.compile(optimizer=made.optimizer, loss="mse")
-    assert not planned.serves(made)
+    assert not planned.is_valid_for(made)
 
 
 def test_an_error_leaves_the_state_as_of_the_last_step() -> None:
     made = model("adam")
     looking = Looking(fail_at=1)
-    group = flat_group_of(made, AT_ONCE)
+    group = create_flat_group(made, AT_ONCE)
     assert group is not None
-    with pytest.raises(RuntimeError, match="own"), group.in_force():
-        fit(made, around(group, [looking]))
+    with pytest.raises(RuntimeError, match="own"), group.active():
+        fit(made, wrap_callbacks(group, [looking]))
     plain = model("adam")
     with pytest.raises(RuntimeError, match="own"):
         fit(plain, [Looking(fail_at=1)])
-    assert equal(weights(made), weights(plain))
+    assert equal(read_weights(made), read_weights(plain))
     assert "_backend_update_step" not in vars(made.optimizer)
 
 
@@ -212,14 +212,14 @@ def test_no_memory_to_lay_the_state_back_leaves_the_optimizer_its_own() -> None:
     made = model("adam")
     made.optimizer.build(made.trainable_variables)
     before = dict(vars(made.optimizer))
-    group = flat_group_of(made, AT_ONCE)
+    group = create_flat_group(made, AT_ONCE)
     assert group is not None
 
     def no_memory() -> None:
         raise MemoryError
 
     group.scatter = no_memory  # type: ignore[method-assign]
-    with pytest.raises(MemoryError), group.in_force():
+    with pytest.raises(MemoryError), group.active():
         made.fit(data(2), verbose=0)
     assert all(vars(made.optimizer)[name] is value for name, value in before.items())
     assert "_backend_update_step" not in vars(made.optimizer)
@@ -273,16 +273,16 @@ def test_a_checkpoint_goes_on_without_it(tmp_path: Any) -> None:
 def test_other_optimizers_are_left_alone(optimizer: Any) -> None:
     made = model(optimizer)
     optimizer.build(made.trainable_variables)
-    assert small_weights(optimizer) == 0
+    assert count_small_weights(optimizer) == 0
     with pytest.raises(EditRefused):
-        check(made, AT_ONCE)
+        check_edits(made, AT_ONCE)
 
 
 def test_few_small_weights_are_updated_as_ever() -> None:
     made = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
     made.compile("adam", "mse")
     made.optimizer.build(made.trainable_variables)
-    assert small_weights(made.optimizer) == 0
+    assert count_small_weights(made.optimizer) == 0
     with StepSettings(made, AT_ONCE).active():
         made.fit(np.ones((8, 4)), np.ones((8, 1)), verbose=0)
 
@@ -295,17 +295,17 @@ def test_xla_takes_it_too() -> None:
         dense.compile("adam", "mse")
         with StepSettings(dense, edits).active():
             dense.fit(np.ones((8, 4)), np.ones((8, 4)), epochs=5, verbose=0)
-        ends.append(weights(dense))
+        ends.append(read_weights(dense))
     for with_it, without in zip(*ends, strict=True):
         np.testing.assert_allclose(with_it, without, rtol=1e-4, atol=1e-6)
 
 
 def test_a_callback_list_is_refused() -> None:
     made = model("adam")
-    group = flat_group_of(made, AT_ONCE)
+    group = create_flat_group(made, AT_ONCE)
     assert group is not None
     with pytest.raises(EditRefused, match="CallbackList"):
-        around(group, keras.callbacks.CallbackList([], model=made))
+        wrap_callbacks(group, keras.callbacks.CallbackList([], model=made))
 
 
 class Freezing(keras.callbacks.Callback):
@@ -326,10 +326,10 @@ class Halving(keras.callbacks.Callback):
 @pytest.mark.parametrize("callback", [Freezing, Halving])
 def test_layers_may_be_frozen_and_state_be_written_by_callbacks(callback: Any) -> None:
     ours, theirs = run(AT_ONCE, callback()), run((), callback())
-    assert equal(weights(ours), weights(theirs))
+    assert equal(read_weights(ours), read_weights(theirs))
     for each in (ours, theirs):
         fit(each, [])
-    assert equal(weights(ours), weights(theirs))
+    assert equal(read_weights(ours), read_weights(theirs))
 
 
 class Repeating(keras.callbacks.Callback):
@@ -349,7 +349,7 @@ class Repeating(keras.callbacks.Callback):
 
 def test_steps_that_a_callback_makes_are_not_forgotten() -> None:
     ours, theirs = run(AT_ONCE, Repeating()), run((), Repeating())
-    assert equal(weights(ours), weights(theirs))
+    assert equal(read_weights(ours), read_weights(theirs))
     assert not {"fit", "train_on_batch"} & vars(ours).keys()
 
 
@@ -373,7 +373,7 @@ def test_what_is_saved_in_mid_epoch_has_the_state_of_its_weights(tmp_path: Any) 
         loaded = model("adam")
         loaded.optimizer.build(loaded.trainable_variables)
         loaded.load_weights(path)
-        found.append(weights(loaded))
+        found.append(read_weights(loaded))
     assert equal(*found)
 
 
@@ -387,13 +387,13 @@ class Nested(keras.callbacks.Callback):
 
 def test_steps_within_a_nested_fit_are_not_forgotten() -> None:
     ours, theirs = run(AT_ONCE, Nested()), run((), Nested())
-    assert equal(weights(ours), weights(theirs))
+    assert equal(read_weights(ours), read_weights(theirs))
 
 
 def test_a_method_that_the_user_set_on_the_model_stays() -> None:
     made = model("adam")
     own = made.train_on_batch
     object.__setattr__(made, "train_on_batch", own)
-    with PlannedStep(made, AT_ONCE).in_force():
+    with PlannedStep(made, AT_ONCE).active():
         assert vars(made)["train_on_batch"] is not own
     assert vars(made)["train_on_batch"] is own

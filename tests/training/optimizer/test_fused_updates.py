@@ -12,10 +12,10 @@ import tensorflow as tf
 
 from uncork.core.base.errors import EditRefused
 from uncork.core.edits.step import FlatUpdates, FusedUpdates, StepsPerExecution
-from uncork.training.optimizer.fused_updates import fusable_weights
-from uncork.training.run.edit_checks import check
+from uncork.training.optimizer.fused_updates import count_fusable_weights
+from uncork.training.run.edit_checks import check_edits
 from uncork.training.run.step_settings import StepSettings
-from uncork.training.state.snapshot import weights
+from uncork.training.state.snapshot import read_weights
 
 K = keras.optimizers
 BATCH = 8
@@ -79,7 +79,7 @@ def data(steps: int) -> tf.data.Dataset:
 def trained(made: Any, edits: Any, steps: int) -> list[np.ndarray]:
     with StepSettings(made, edits).active():
         made.fit(data(steps), verbose=0)
-    return weights(made)
+    return read_weights(made)
 
 
 def apart(ours: list[np.ndarray], theirs: list[np.ndarray]) -> float:
@@ -111,7 +111,7 @@ def test_a_step_differs_by_no_more_than_one_from_weights_of_another_last_bit(opt
         apart(trained(nudged, (), steps), plain),
     )
     assert gap <= 2 * max(control, 8 * EPS, OF_BETA if isinstance(ours.optimizer, K.Adam) else 0.0)
-    assert apart(weights(model(make())), plain) > 100 * gap, "the steps did something"
+    assert apart(read_weights(model(make())), plain) > 100 * gap, "the steps did something"
 
 
 @pytest.mark.parametrize("optimizer", TO_THE_BIT)
@@ -130,7 +130,7 @@ def test_a_training_goes_on_with_either_at_any_step(optimizer: str):
         with settings[turn].active():
             mixed.fit(data(5), verbose=0)
         plain.fit(data(5), verbose=0)
-    assert distance(weights(mixed), weights(plain)) < 1e-4
+    assert distance(read_weights(mixed), read_weights(plain)) < 1e-4
 
 
 def test_a_checkpoint_is_the_one_that_keras_writes(tmp_path: Any):
@@ -139,7 +139,8 @@ def test_a_checkpoint_is_the_one_that_keras_writes(tmp_path: Any):
     made.save_weights(tmp_path / "a.weights.h5")
     other.load_weights(tmp_path / "a.weights.h5")
     assert all(
-        a.tobytes() == b.tobytes() for a, b in zip(weights(other), weights(made), strict=True)
+        a.tobytes() == b.tobytes()
+        for a, b in zip(read_weights(other), read_weights(made), strict=True)
     )
 
 
@@ -174,12 +175,12 @@ def test_nothing_is_left_on_the_optimizer():
 @pytest.mark.parametrize("optimizer", WITHOUT)
 def test_optimizers_without_such_a_kernel(optimizer: str):
     made = model(WITHOUT[optimizer]())
-    assert fusable_weights(made.optimizer) == 0
+    assert count_fusable_weights(made.optimizer) == 0
     with pytest.raises(EditRefused, match=optimizer):
-        check(made, FUSED)
+        check_edits(made, FUSED)
 
 
 def test_weights_that_it_is_for_are_counted():
     made = model("adam")
-    assert fusable_weights(made.optimizer) == len(made.trainable_variables)
-    check(made, FUSED)
+    assert count_fusable_weights(made.optimizer) == len(made.trainable_variables)
+    check_edits(made, FUSED)

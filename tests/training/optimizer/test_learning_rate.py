@@ -6,9 +6,9 @@ import pytest
 import tensorflow as tf
 
 from uncork.core.edits.step import LargerBatch
-from uncork.training.optimizer.learning_rate import rescaled, why_not_larger
+from uncork.training.optimizer.learning_rate import larger_batch_refusal, rescale_learning_rate
 
-FOUR = (LargerBatch(times=4, rate=2.0),)
+FOUR = (LargerBatch(batch_multiplier=4, learning_rate_multiplier=2.0),)
 
 
 def stepped(optimizer, edits=(), steps=3, **how):
@@ -20,7 +20,7 @@ def stepped(optimizer, edits=(), steps=3, **how):
     def step():
         optimizer.apply([tf.ones(2)], [weight])
 
-    with rescaled(optimizer, edits, **how):
+    with rescale_learning_rate(optimizer, edits, **how):
         for _ in range(steps):
             step()
     return weight.numpy()
@@ -61,7 +61,7 @@ def test_a_rate_that_is_changed_on_the_way_counts():
     weight = keras.Variable(np.ones(1, np.float32))
     optimizer.build([weight])
     step = tf.function(lambda: optimizer.apply([tf.ones(1)], [weight]))
-    with rescaled(optimizer, FOUR):
+    with rescale_learning_rate(optimizer, FOUR):
         step()
         optimizer.learning_rate = 0.1
         step()
@@ -70,7 +70,7 @@ def test_a_rate_that_is_changed_on_the_way_counts():
 
 def test_whoever_asks_in_python_is_told_the_rate_as_written():
     optimizer = keras.optimizers.Adam(0.25)
-    with rescaled(optimizer, FOUR):
+    with rescale_learning_rate(optimizer, FOUR):
         assert float(optimizer.learning_rate) == 0.25
         assert optimizer.get_config()["learning_rate"] == 0.25
     assert "_get_current_learning_rate" not in vars(optimizer)
@@ -78,14 +78,14 @@ def test_whoever_asks_in_python_is_told_the_rate_as_written():
 
 def test_an_error_leaves_the_optimizer_as_it_was():
     optimizer = keras.optimizers.Adam(0.25)
-    with pytest.raises(ZeroDivisionError), rescaled(optimizer, FOUR):
+    with pytest.raises(ZeroDivisionError), rescale_learning_rate(optimizer, FOUR):
         raise ZeroDivisionError
     assert "_get_current_learning_rate" not in vars(optimizer)
 
 
 def test_without_the_edit_nothing_is_touched():
     optimizer = keras.optimizers.Adam(0.25)
-    with rescaled(optimizer, ()):
+    with rescale_learning_rate(optimizer, ()):
         assert "_get_current_learning_rate" not in vars(optimizer)
 
 
@@ -101,7 +101,7 @@ def test_without_the_edit_nothing_is_touched():
 def test_optimizers_that_count_steps_are_left_alone(optimizer, words):
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
     model.compile(optimizer, "mse")
-    assert words in (why_not_larger(model) or "")
+    assert words in (larger_batch_refusal(model) or "")
 
 
 def test_who_asks_in_python_is_told_a_schedule_where_it_is():
@@ -111,7 +111,7 @@ def test_who_asks_in_python_is_told_a_schedule_where_it_is():
     optimizer = keras.optimizers.SGD(falling)
     optimizer.build([keras.Variable(np.ones(2, np.float32))])
     optimizer.iterations.assign(6)
-    with rescaled(optimizer, FOUR, begun=0):
+    with rescale_learning_rate(optimizer, FOUR, begun=0):
         told.append(float(optimizer.learning_rate))
     assert told == pytest.approx([0.01 * (1 - 24 / 100)])
 
@@ -120,4 +120,4 @@ def test_several_optimizers_have_rates_of_their_own():
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
     kinds = keras.optimizers
     model.compile(kinds.MultiOptimizer(kinds.OptimizerMap(kinds.SGD())), "mse")
-    assert "several optimizers" in why_not_larger(model)
+    assert "several optimizers" in larger_batch_refusal(model)

@@ -21,11 +21,11 @@ from uncork.core.edits.step import (
     RowUpdates,
     StepsPerExecution,
 )
-from uncork.training.optimizer.row_updates import row_tables
-from uncork.training.run.edit_checks import check
+from uncork.training.optimizer.row_updates import count_row_tables
+from uncork.training.run.edit_checks import check_edits
 from uncork.training.run.planned_step import PlannedStep
 from uncork.training.run.step_settings import StepSettings
-from uncork.training.state.snapshot import weights
+from uncork.training.state.snapshot import read_weights
 
 K = keras.optimizers
 ROWS, BATCH = 90, 8
@@ -93,7 +93,7 @@ def data(steps: int) -> tf.data.Dataset:
 def trained(made: Any, edits: Any, steps: int) -> list[np.ndarray]:
     with StepSettings(made, edits).active():
         made.fit(data(steps), verbose=0)
-    return weights(made)
+    return read_weights(made)
 
 
 def is_same(ours: list[np.ndarray], theirs: list[np.ndarray]) -> bool:
@@ -115,7 +115,7 @@ def some(optimizers: dict[str, Any]) -> list[str]:
 @pytest.mark.parametrize("optimizer", some(SAME))
 def test_after_two_hundred_steps_every_bit_is_the_same(optimizer: str) -> None:
     made = model(SAME[optimizer]())
-    begun = weights(made)
+    begun = read_weights(made)
     ours, theirs = trained(made, BY_ROWS, 200), as_written(optimizer, 200)
     assert is_same(ours, theirs)
     assert not is_same(theirs, begun), "the steps did something"
@@ -132,7 +132,9 @@ def test_beside_updates_and_steps_in_one() -> None:
     [
         DtypePolicy(policy="mixed_bfloat16"),
         pytest.param(DtypePolicy(policy="mixed_float16"), marks=pytest.mark.slow),
-        pytest.param(LargerBatch(times=2, rate=1.5), marks=pytest.mark.slow),
+        pytest.param(
+            LargerBatch(batch_multiplier=2, learning_rate_multiplier=1.5), marks=pytest.mark.slow
+        ),
     ],
 )
 def test_beside_other_edits(other: Any) -> None:
@@ -155,11 +157,11 @@ def test_a_training_goes_on_with_either_and_is_saved_as_keras_saves(tmp_path: An
     planned = PlannedStep(made, BY_ROWS)
     for _ in range(2):
         made.fit(data(50), verbose=0)
-        with planned.in_force():
+        with planned.active():
             made.fit(data(50), validation_data=data(2), verbose=0)
             made.save(tmp_path / "a.keras")
     loaded = keras.models.load_model(tmp_path / "a.keras")
-    assert is_same(weights(loaded), as_written("adagrad", 200))
+    assert is_same(read_weights(loaded), as_written("adagrad", 200))
 
 
 def test_a_table_that_another_layer_uses_whole_is_updated_as_ever() -> None:
@@ -179,7 +181,7 @@ def test_a_table_that_another_layer_uses_whole_is_updated_as_ever() -> None:
         made = tied()
         with StepSettings(made, edits).active():
             made.fit(words, np.zeros((32, 1)), batch_size=8, verbose=0, shuffle=False)
-        found.append(weights(made))
+        found.append(read_weights(made))
     assert is_same(*found)
 
 
@@ -236,9 +238,9 @@ def test_layers_of_other_models_and_other_inputs_are_keras_s() -> None:
 def test_optimizers_that_change_other_rows_are_refused(why: str) -> None:
     made = keras.Sequential([keras.Input((2,)), keras.layers.Embedding(ROWS, 2)])
     made.compile(OTHERS[why](), "mse")
-    assert row_tables(made) == 0
+    assert count_row_tables(made) == 0
     with pytest.raises(EditRefused, match=why):
-        check(made, BY_ROWS)
+        check_edits(made, BY_ROWS)
 
 
 @pytest.mark.parametrize(
@@ -246,18 +248,18 @@ def test_optimizers_that_change_other_rows_are_refused(why: str) -> None:
 )
 def test_tables_that_more_than_the_gradient_changes_are_not_for_it(table: Any) -> None:
     made = model("adagrad", **table)
-    assert row_tables(made) == 0
+    assert count_row_tables(made) == 0
     with pytest.raises(EditRefused, match="no table"):
-        check(made, BY_ROWS)
+        check_edits(made, BY_ROWS)
 
 
 def test_a_frozen_table_is_not_for_it() -> None:
     made = model("adagrad")
-    assert row_tables(made) == 2
+    assert count_row_tables(made) == 2
     made.layers[2].trainable = False
-    assert row_tables(made) == 1
+    assert count_row_tables(made) == 1
 
 
 def test_a_kernel_for_the_same_update_is_refused_by_its_own_check() -> None:
     with pytest.raises(EditRefused, match="Adagrad"):
-        check(model("adagrad"), (*BY_ROWS, FusedUpdates()))
+        check_edits(model("adagrad"), (*BY_ROWS, FusedUpdates()))

@@ -14,13 +14,13 @@ from keras.src.backend.tensorflow.optimizer import TFOptimizer
 
 from uncork.training.loop_step.compiled_step import CompiledStep
 from uncork.training.loop_step.eager_step import EagerStep
-from uncork.training.loop_step.mode import Mode
-from uncork.training.loop_step.number_arguments import WithTensors
-from uncork.training.optimizer.traced_updates import Updates, fusable_in
+from uncork.training.loop_step.mode import StepMode
+from uncork.training.loop_step.number_arguments import TensorArgumentFunction
+from uncork.training.optimizer.traced_updates import TracedUpdates, count_fusable_weights_in
 
 X = tf.random.stateless_normal((8, 6), (1, 2))
 Y = tf.random.stateless_normal((8, 1), (3, 4))
-FUSED = Mode(fused=True)
+FUSED = StepMode(has_fused_updates=True)
 AS_EVER = vars(TFOptimizer)["_distributed_tf_update_step"]
 
 
@@ -85,11 +85,11 @@ def test_a_loop_s_step_is_traced_so_and_the_optimizer_stays_its_own(optimizer, k
     for _ in range(6):
         ours.step(X, Y)
         twin.step(X, Y)
-    assert step.unable == ""
+    assert step.mode_refusal == ""
     nearly_the_same(ours.values, twin.values)
-    assert kernel in all_ops_of(step.graph(FUSED))
-    assert kernel not in all_ops_of(step.graph())
-    step.give_back()
+    assert kernel in all_ops_of(step.graph_function(FUSED))
+    assert kernel not in all_ops_of(step.graph_function())
+    step.restore()
     ours.step(X, Y)  # goes on as written, from the same state
     twin.step(X, Y)
     nearly_the_same(ours.values, twin.values)
@@ -119,7 +119,7 @@ def test_without_a_kernel_the_step_stays_as_it_is(optimizer):
     step.mode = FUSED
     ours.step(X, Y)
     ours.step(X, Y)
-    assert "TensorFlow has no kernel" in step.unable
+    assert "TensorFlow has no kernel" in step.mode_refusal
     assert ours.optimizer.iterations.numpy() == 2
 
 
@@ -128,11 +128,11 @@ def test_an_eager_step_too_once_it_is_a_graph():
     code = Training.eager.__code__
     Training.eager.__code__ = code.replace()
     step = EagerStep(Training.eager)
-    step.mode = Mode(graph=True, fused=True)
+    step.mode = StepMode(is_graph=True, has_fused_updates=True)
     try:
         for _ in range(5):
             ours.step(X, Y)
-        assert step.unable == ""
+        assert step.mode_refusal == ""
         assert "ResourceApplyAdam" in {
             op.type
             for each in step._graphs.values()
@@ -140,7 +140,7 @@ def test_an_eager_step_too_once_it_is_a_graph():
             for op in traced.graph.get_operations()
         }
     finally:
-        step.give_back()
+        step.restore()
         Training.eager.__code__ = code
     for _ in range(5):
         twin.step(X, Y)
@@ -154,8 +154,8 @@ def test_two_optimizers_of_one_step():
     step.mode = FUSED
     for _ in range(3):
         both(X, Y)
-    assert step.unable == ""
-    assert "ResourceApplyAdam" in ops_of(step.graph(FUSED))
+    assert step.mode_refusal == ""
+    assert "ResourceApplyAdam" in ops_of(step.graph_function(FUSED))
     assert other.optimizer.iterations.numpy() == 3
 
 
@@ -171,11 +171,11 @@ def test_another_thread_s_trace_is_the_user_s_own_affair():
         thread.join()
         return ours.eager(x, y)
 
-    updates = Updates()
-    function = tf.function(updates.in_kernels(traced), autograph=False)
+    updates = TracedUpdates()
+    function = tf.function(updates.wrap_function(traced), autograph=False)
     assert "ResourceApplyAdam" in ops_of(function)
     assert "ResourceApplyAdam" not in seen[0]
-    assert updates.replaced == 4
+    assert updates.fused_count == 4
 
 
 def test_an_error_in_the_trace_gives_the_optimizer_back():
@@ -183,15 +183,15 @@ def test_an_error_in_the_trace_gives_the_optimizer_back():
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        tf.function(Updates().in_kernels(broken), autograph=False)(X)
+        tf.function(TracedUpdates().wrap_function(broken), autograph=False)(X)
 
 
 def test_weights_that_one_kernel_each_could_update_are_counted():
     ours, other = Training(), Training("nadam")
     for training in (ours, other):
         training.step(X, Y)
-    assert (fusable_in(ours.step), fusable_in(other.step)) == (4, 0)
-    assert fusable_in(tf.function(lambda x: x)) == 0
+    assert (count_fusable_weights_in(ours.step), count_fusable_weights_in(other.step)) == (4, 0)
+    assert count_fusable_weights_in(tf.function(lambda x: x)) == 0
 
 
 def test_a_step_that_updates_in_some_of_its_traces_only():
@@ -214,9 +214,9 @@ def test_a_step_that_updates_in_some_of_its_traces_only():
     for apply in (False, False, True, False, True):
         function(X, Y, apply)
         other(X, Y, apply)
-    assert step.unable == ""
+    assert step.mode_refusal == ""
     nearly_the_same(ours.values, twin.values)
-    last = step.graph(FUSED).get_concrete_function(X, Y, True).graph.get_operations()
+    last = step.graph_function(FUSED).get_concrete_function(X, Y, True).graph.get_operations()
     assert "ResourceApplyAdam" in {op.type for op in last}
 
 
@@ -227,7 +227,7 @@ def test_a_step_that_calls_a_function_that_trains_is_left_as_it_is():
     step.mode = FUSED
     for _ in range(3):
         outer(X, Y)
-    assert "traced by itself" in step.unable
+    assert "traced by itself" in step.mode_refusal
     assert "ResourceApplyAdam" not in all_ops_of(ours.step)
 
 
@@ -235,7 +235,7 @@ def test_two_threads_trace_so_at_once_and_who_began_first_ends_first():
     begun, first_left, found = threading.Barrier(2), threading.Event(), {}
 
     def traced(name):
-        training, updates = Training(), Updates()
+        training, updates = Training(), TracedUpdates()
 
         def step(x, y):
             begun.wait(20)
@@ -243,8 +243,8 @@ def test_two_threads_trace_so_at_once_and_who_began_first_ends_first():
                 assert first_left.wait(20)
             return training.eager(x, y)
 
-        ops = ops_of(tf.function(updates.in_kernels(step), autograph=False))
-        found[name] = "ResourceApplyAdam" in ops, updates.replaced
+        ops = ops_of(tf.function(updates.wrap_function(step), autograph=False))
+        found[name] = "ResourceApplyAdam" in ops, updates.fused_count
         first_left.set()
 
     threads = [threading.Thread(target=traced, args=(name,)) for name in ("first", "second")]
@@ -260,10 +260,10 @@ def test_weights_of_models_that_are_gone_are_not_counted():
     step = tf.function(lambda which, x, y: (gone if which else ours).eager(x, y), autograph=False)
     step(True, X, Y)
     step(False, X, Y)
-    assert fusable_in(step) == 8
+    assert count_fusable_weights_in(step) == 8
     del gone.model, gone.optimizer, gone.step
     gc.collect()
-    assert fusable_in(step) == 4
+    assert count_fusable_weights_in(step) == 4
 
 
 def test_numbers_that_are_handed_over_as_tensors_hide_nothing():
@@ -273,6 +273,6 @@ def test_numbers_that_are_handed_over_as_tensors_hide_nothing():
     def scaled(x, y, by):
         return ours.eager(x * by, y)
 
-    function = WithTensors(scaled, ("by",))
+    function = TensorArgumentFunction(scaled, ("by",))
     function(X, Y, 0.5)
-    assert fusable_in(function) == 4
+    assert count_fusable_weights_in(function) == 4

@@ -7,10 +7,10 @@ import tensorflow as tf
 from keras import layers
 
 from uncork.core.edits.step import DtypePolicy
-from uncork.training.loop_step.mode import Mode
-from uncork.training.precision.float32_layers import random_layers
-from uncork.training.precision.traced_policy import traced_in
-from uncork.training.run.edit_checks import check
+from uncork.training.loop_step.mode import StepMode
+from uncork.training.precision.float32_layers import random_layer_names
+from uncork.training.precision.traced_policy import wrap_with_policy
+from uncork.training.run.edit_checks import check_edits
 from uncork.training.run.step_settings import StepSettings
 
 X, Y = np.ones((8, 4, 6), "float32"), np.ones((8, 4, 1), "float32")
@@ -60,7 +60,9 @@ class Own(keras.Model):
     ids=lambda layer: type(layer).__name__,
 )
 def test_layers_that_only_draw(layer):
-    assert random_layers(keras.Sequential([keras.Input((4, 6)), layer, layers.Dense(1)])) == ("x",)
+    assert random_layer_names(keras.Sequential([keras.Input((4, 6)), layer, layers.Dense(1)])) == (
+        "x",
+    )
 
 
 @pytest.mark.skipif(not hasattr(layers, "RandAugment"), reason="Keras 3.7 has no RandAugment")
@@ -68,9 +70,9 @@ def test_augmentation_with_what_it_holds():
     turn, augment = layers.RandomRotation(0.1, name="turn"), layers.RandAugment(name="augment")
     model = keras.Sequential([keras.Input((8, 8, 3)), turn, augment, layers.Flatten()])
     model.compile("sgd", "mse")
-    keep = random_layers(model)
+    keep = random_layer_names(model)
     assert keep == ("turn", "augment")
-    with StepSettings(model, (DtypePolicy(policy="mixed_bfloat16", keep=keep),)).active():
+    with StepSettings(model, (DtypePolicy(policy="mixed_bfloat16", float32_layers=keep),)).active():
         assert {each.compute_dtype for each in augment._flatten_layers()} == {"float32"}
         assert model.layers[-1].compute_dtype == "bfloat16"
 
@@ -87,25 +89,25 @@ def test_augmentation_with_what_it_holds():
 )
 def test_layers_that_do_not_draw_or_do_more_as_well(layer):
     model = keras.Sequential([keras.Input((4, 6)), layer])
-    assert random_layers(model) == ()
+    assert random_layer_names(model) == ()
 
 
 def test_models_within_models():
     inner = keras.Sequential([keras.Input((4, 6)), layers.Dropout(0.5, name="inner")])
     model = functional(lambda x: layers.Dense(1)(layers.GaussianNoise(0.1, name="outer")(inner(x))))
-    assert set(random_layers(model)) == {"inner", "outer"}
+    assert set(random_layer_names(model)) == {"inner", "outer"}
     own = Own(keras.Sequential([layers.Dropout(0.5, name="inner"), layers.Dense(1)]))
     own(X)
-    assert random_layers(own) == ("inner",), "what its own call does with a layer nobody knows"
+    assert random_layer_names(own) == ("inner",), "what its own call does with a layer nobody knows"
 
 
 @pytest.mark.parametrize("make", [lambda: attention(dropout=0.2), attention, grouped])
 def test_a_model_that_keeps_them_draws_as_in_float32(make):
     model = make()
     model.compile("sgd", "mse")
-    keep = random_layers(model)
+    keep = random_layer_names(model)
     assert keep
-    low = DtypePolicy(policy="mixed_bfloat16", keep=keep)
+    low = DtypePolicy(policy="mixed_bfloat16", float32_layers=keep)
     with StepSettings(model, (low,)).active():
         traced = tf.function(lambda x: model(x, training=True)).get_concrete_function(X)
         model.fit(X, Y, verbose=0)
@@ -122,12 +124,12 @@ def test_the_loss_is_then_that_of_float32_but_for_its_rounding():
         )
         model.compile(keras.optimizers.SGD(0.01), "mse")
         x = np.random.default_rng(0).normal(size=(64, 32)).astype("float32")
-        edits = [low(random_layers(model)) for low in edits]
+        edits = [low(random_layer_names(model)) for low in edits]
         with StepSettings(model, tuple(edits)).active():
             return model.fit(x, x[:, :1], epochs=4, shuffle=False, verbose=0).history["loss"]
 
     full = losses()
-    kept = losses(lambda names: DtypePolicy(policy="mixed_bfloat16", keep=names))
+    kept = losses(lambda names: DtypePolicy(policy="mixed_bfloat16", float32_layers=names))
     drawn = losses(lambda _: DtypePolicy(policy="mixed_bfloat16"))
     np.testing.assert_allclose(kept, full, rtol=0.01)
     assert np.abs(np.subtract(drawn, full)).max() > 4 * np.abs(np.subtract(kept, full)).max()
@@ -143,14 +145,16 @@ def test_a_second_model_s_layers_are_kept_whatever_keras_calls_them():
         return model
 
     first, second = made(), made()
-    edit = DtypePolicy(policy="mixed_bfloat16", keep=random_layers(first))
-    assert edit.keep != random_layers(second)
-    check(second, (edit,))
+    edit = DtypePolicy(policy="mixed_bfloat16", float32_layers=random_layer_names(first))
+    assert edit.float32_layers != random_layer_names(second)
+    check_edits(second, (edit,))
     with StepSettings(second, (edit,)).active():
         found = [layer.compute_dtype for layer in second.layers]
     assert found == ["bfloat16", "float32", "bfloat16"]
-    kept = Mode(policy="mixed_bfloat16", keep=edit.keep)
-    traced = tf.function(traced_in(kept.policy, lambda x: second(x, training=True), kept.keep))
+    kept = StepMode(policy="mixed_bfloat16", float32_layers=edit.float32_layers)
+    traced = tf.function(
+        wrap_with_policy(kept.policy, lambda x: second(x, training=True), kept.float32_layers)
+    )
     graph = traced.get_concrete_function(tf.ones((2, 6))).graph
     assert {op.outputs[0].dtype for op in graph.get_operations() if "RandomUniform" in op.type} == {
         tf.float32

@@ -16,7 +16,7 @@ from uncork.core.edits.step import (
     LargerBatch,
     StepsPerExecution,
 )
-from uncork.training.run.edit_checks import check
+from uncork.training.run.edit_checks import check_edits
 from uncork.training.run.planned_step import PlannedStep
 from uncork.training.run.step_settings import StepSettings
 
@@ -124,7 +124,7 @@ def test_a_plan_keeps_the_scale_from_fit_to_fit():
     left_out = []
     for _ in range(2):
         before = int(model.optimizer.iterations)
-        with planned.in_force():
+        with planned.active():
             train(model)
         left_out.append(3 * 12 - (int(model.optimizer.iterations) - before))
     assert left_out[0] > left_out[1] == 0
@@ -133,7 +133,7 @@ def test_a_plan_keeps_the_scale_from_fit_to_fit():
 def test_what_is_saved_meanwhile_is_as_the_user_made_it(tmp_path):
     model = network()
     save = keras.callbacks.ModelCheckpoint(tmp_path / "m.keras")
-    with PlannedStep(model, (FLOAT16,)).in_force():
+    with PlannedStep(model, (FLOAT16,)).active():
         train(model, callbacks=[save])
     loaded = keras.models.load_model(tmp_path / "m.keras")
     assert type(loaded.optimizer) is keras.optimizers.Adam
@@ -202,14 +202,18 @@ def test_a_step_of_the_user_s_own_must_scale_its_loss():
         (keras.optimizers.LossScaleOptimizer(keras.optimizers.Adam()), (), "already"),
         (keras.optimizers.Adam(loss_scale_factor=8.0), (), "loss_scale_factor"),
         (keras.optimizers.Adam(gradient_accumulation_steps=2), (), "those it is added to"),
-        (keras.optimizers.Adam(), (LargerBatch(times=2, rate=2.0),), "larger batch"),
+        (
+            keras.optimizers.Adam(),
+            (LargerBatch(batch_multiplier=2, learning_rate_multiplier=2.0),),
+            "larger batch",
+        ),
     ],
 )
 def test_an_optimizer_that_keeps_its_own_count_is_left_alone(optimizer, edits, why):
     model = network()
     model.compile(optimizer, "mse")
     with pytest.raises(EditRefused, match=why):
-        check(model, (*edits, FLOAT16))
+        check_edits(model, (*edits, FLOAT16))
 
 
 def test_a_step_with_two_optimizers_is_left_alone():
@@ -218,14 +222,14 @@ def test_a_step_with_two_optimizers_is_left_alone():
     model(X[:1])
     model.other = keras.optimizers.SGD()
     with pytest.raises(EditRefused, match="other optimizers"):
-        check(model, (FLOAT16,))
+        check_edits(model, (FLOAT16,))
 
 
 def test_a_model_without_weights_is_left_alone():
     model = keras.Sequential([keras.layers.Dense(1)])
     model.compile("sgd", "mse")
     with pytest.raises(EditRefused, match="no weights yet"):
-        check(model, (FLOAT16,))
+        check_edits(model, (FLOAT16,))
 
 
 class Momentum(keras.optimizers.Optimizer):

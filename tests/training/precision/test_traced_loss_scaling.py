@@ -14,10 +14,10 @@ from keras.src.backend.tensorflow.optimizer import TFOptimizer
 from keras.src.optimizers.base_optimizer import BaseOptimizer
 
 from uncork.training.loop_step.compiled_step import CompiledStep
-from uncork.training.loop_step.mode import Mode
-from uncork.training.precision.traced_loss_scaling import Scaling
+from uncork.training.loop_step.mode import StepMode
+from uncork.training.precision.traced_loss_scaling import TracedLossScaler
 
-HALF = Mode(policy="mixed_float16")
+HALF = StepMode(policy="mixed_float16")
 GRADIENT = tf.GradientTape.gradient
 APPLY = {kind: vars(kind).get("apply") for kind in (TFOptimizer, BaseOptimizer)}
 X = np.random.default_rng(1).normal(size=(12, 8, 6)).astype("float32")
@@ -89,7 +89,7 @@ def test_bit_for_bit_as_keras_scales_it(made: Callable[[], Any], table: bool) ->
     else:
         run(ours)
         run(theirs)
-    assert step.unable == ""
+    assert step.mode_refusal == ""
     equal(ours.values, theirs.values)
     assert ours.optimizer.iterations.numpy() == theirs.optimizer.inner_optimizer.iterations.numpy()
     assert type(ours.optimizer).__name__ in ("Adam", "SGD")
@@ -122,8 +122,8 @@ def test_a_step_that_is_not_finite_is_left_out_and_the_scale_grows_again(
     monkeypatch.setattr(
         sys.modules["uncork.training.precision.traced_loss_scaling"], "_GOOD_STEPS", 3
     )
-    training, scaling = Training(keras.optimizers.Adam(0.01)), Scaling()
-    step = tf.function(scaling.in_step(training.eager))
+    training, scaling = Training(keras.optimizers.Adam(0.01)), TracedLossScaler()
+    step = tf.function(scaling.wrap_function(training.eager))
     before = training.values
     step(X[0] * np.inf, Y[0])
     equal(training.values, before)
@@ -134,7 +134,7 @@ def test_a_step_that_is_not_finite_is_left_out_and_the_scale_grows_again(
     assert scaling.scale == 2.0**15
     step(X[0], Y[0])
     assert scaling.scale == 2.0**15
-    scaling.start()
+    scaling.reset()
     assert scaling.scale == 2.0**15
     assert training.optimizer.iterations.numpy() == 4
 
@@ -161,9 +161,9 @@ def test_powers_of_two_change_nothing_in_float32() -> None:
 
     found = []
     for scaled in (False, True):
-        training, scaling = Training(keras.optimizers.SGD(0.1)), Scaling()
+        training, scaling = Training(keras.optimizers.SGD(0.1)), TracedLossScaler()
         step = penalized(training.model, training.optimizer)
-        function = tf.function(scaling.in_step(step) if scaled else step)
+        function = tf.function(scaling.wrap_function(step) if scaled else step)
         slopes = [function(tf.constant(x)).numpy() for x in X]
         found.append([*slopes, *training.values])
     equal(*found)
@@ -184,7 +184,7 @@ def test_an_optimizer_that_must_not_be_scaled_for(optimizer: Callable[[], Any], 
     step._ran_as_written = True
     step.mode = HALF
     training.step(X[0] * 0, Y[0] * 0)
-    assert why in step.unable
+    assert why in step.mode_refusal
     equal(training.values, before)
 
 
@@ -202,14 +202,14 @@ def test_weights_that_are_updated_by_hand_are_left_alone() -> None:
     taken._ran_as_written = True
     taken.mode = HALF
     step(tf.constant([1.0]))
-    assert "no optimizer of Keras's" in taken.unable
-    assert Scaling().why_none == "it takes no gradients of a tf.GradientTape's"
+    assert "no optimizer of Keras's" in taken.mode_refusal
+    assert TracedLossScaler().refusal_reason == "it takes no gradients of a tf.GradientTape's"
 
 
-def overflowing(step: Any) -> tuple[Any, Scaling]:
+def overflowing(step: Any) -> tuple[Any, TracedLossScaler]:
     """A step whose next gradient is beyond float32 as soon as it is scaled."""
-    scaling = Scaling()
-    function = tf.function(scaling.in_step(step))
+    scaling = TracedLossScaler()
+    function = tf.function(scaling.wrap_function(step))
     function(tf.constant([1.0]))
     assert scaling._variables is not None
     scaling._variables[0].assign(2.0**127)
@@ -290,15 +290,15 @@ def test_what_is_made_again_for_a_gradient_is_scaled_once() -> None:
         optimizer.apply(found, [variable])
         return found[0]
 
-    scaling = Scaling()
-    function = tf.function(scaling.in_step(step))
+    scaling = TracedLossScaler()
+    function = tf.function(scaling.wrap_function(step))
     assert function(tf.constant([5.0])).numpy().tolist() == [10.0]
-    assert scaling.why_none == ""
+    assert scaling.refusal_reason == ""
 
 
 def test_updates_in_a_loop_of_tensorflow_s_own_are_left_alone() -> None:
     """One of them that overflows would cost all of a call."""
-    training, scaling = Training(keras.optimizers.SGD(0.1)), Scaling()
+    training, scaling = Training(keras.optimizers.SGD(0.1)), TracedLossScaler()
 
     def counted(x: Any, y: Any) -> None:
         for _ in tf.range(3):
@@ -315,18 +315,18 @@ def test_updates_in_a_loop_of_tensorflow_s_own_are_left_alone() -> None:
     once = tf.function(training.eager)
     data = tf.data.Dataset.from_tensors(X[0]).repeat(3)
     for step in (counted, over_data, in_a_function_of_its_own):
-        tf.function(scaling.in_step(step))(X[0], Y[0])
-        assert "several times a call" in scaling.why_none, step
+        tf.function(scaling.wrap_function(step))(X[0], Y[0])
+        assert "several times a call" in scaling.refusal_reason, step
 
     def at_times(x: Any, y: Any) -> None:
         if tf.reduce_sum(x) > -1e9:
             training.eager(x, y)
 
-    tf.function(scaling.in_step(at_times))(X[0], Y[0])
-    assert scaling.why_none == ""
-    again = tf.function(scaling.in_step(training.eager))
+    tf.function(scaling.wrap_function(at_times))(X[0], Y[0])
+    assert scaling.refusal_reason == ""
+    again = tf.function(scaling.wrap_function(training.eager))
     again(X[0], Y[0])
-    assert scaling.why_none == ""
+    assert scaling.refusal_reason == ""
 
 
 def test_whole_numbers_and_complex_ones() -> None:
@@ -344,15 +344,15 @@ def test_whole_numbers_and_complex_ones() -> None:
         optimizer.apply([one], [weight])
         return two, three
 
-    scaling = Scaling()
-    whole, wave = tf.function(scaling.in_step(step))(tf.constant([3.0]))
+    scaling = TracedLossScaler()
+    whole, wave = tf.function(scaling.wrap_function(step))(tf.constant([3.0]))
     assert whole.dtype == tf.int32
     assert wave.dtype == tf.complex64
-    assert scaling.why_none == ""
+    assert scaling.refusal_reason == ""
 
 
 def test_gradients_of_what_is_ragged_are_left_alone() -> None:
-    training, scaling = Training(keras.optimizers.SGD(0.1)), Scaling()
+    training, scaling = Training(keras.optimizers.SGD(0.1)), TracedLossScaler()
 
     def step(x: Any) -> Any:
         with tf.GradientTape() as tape:
@@ -361,15 +361,15 @@ def test_gradients_of_what_is_ragged_are_left_alone() -> None:
         gradients = tape.gradient(rows, weights)
         training.optimizer.apply_gradients(zip(gradients, weights, strict=True))
 
-    tf.function(scaling.in_step(step))(X[0])
-    assert "ragged" in scaling.why_none
+    tf.function(scaling.wrap_function(step))(X[0])
+    assert "ragged" in scaling.refusal_reason
 
 
 def test_two_optimizers_share_the_scale() -> None:
     one, other = (Training(keras.optimizers.Adam(0.01)) for _ in range(2))
-    scaling = Scaling()
-    both = tf.function(scaling.in_step(lambda x, y: one.eager(x, y) + other.eager(x, y)))
+    scaling = TracedLossScaler()
+    both = tf.function(scaling.wrap_function(lambda x, y: one.eager(x, y) + other.eager(x, y)))
     for _ in range(3):
         both(X[0], Y[0])
     assert one.optimizer.iterations.numpy() == other.optimizer.iterations.numpy() == 3
-    assert scaling.why_none == ""
+    assert scaling.refusal_reason == ""

@@ -9,11 +9,11 @@ import tensorflow as tf
 
 from uncork.training.loop_step.compiled_step import CompiledStep
 from uncork.training.loop_step.eager_step import EagerStep
-from uncork.training.loop_step.mode import Mode
-from uncork.training.precision.traced_policy import traced_in
+from uncork.training.loop_step.mode import StepMode
+from uncork.training.precision.traced_policy import wrap_with_policy
 
 X, Y = tf.random.stateless_normal((8, 3), (1, 2)), tf.random.stateless_normal((8, 1), (3, 4))
-LOW, FULL = Mode(policy="mixed_bfloat16"), Mode(policy="float32")
+LOW, FULL = StepMode(policy="mixed_bfloat16"), StepMode(policy="float32")
 
 
 class Net(keras.Model):
@@ -80,11 +80,11 @@ def test_a_step_in_bfloat16_is_the_step_of_a_model_made_so():
         theirs.assign(ours)
     step.mode = LOW
     assert trained(switched) == trained(made)
-    assert step.unable == ""
+    assert step.mode_refusal == ""
     for ours, theirs in zip(switched.weights, made.weights, strict=True):
         np.testing.assert_array_equal(ours, theirs)
     assert first
-    low = step.graph(LOW).get_concrete_function(X, Y)
+    low = step.graph_function(LOW).get_concrete_function(X, Y)
     assert products(low) == {tf.bfloat16}
     assert low.structured_outputs.dtype == tf.float32
 
@@ -109,11 +109,14 @@ def test_layers_to_keep_compute_as_they_were_made():
     training = Training()
     step = CompiledStep(training.step)
     trained(training, 1)
-    kept = Mode(policy="mixed_bfloat16", keep=(training.model.head.name,))
+    kept = StepMode(policy="mixed_bfloat16", float32_layers=(training.model.head.name,))
     step.mode = kept
     trained(training)
-    assert step.unable == ""
-    assert products(step.graph(kept).get_concrete_function(X, Y)) == {tf.bfloat16, tf.float32}
+    assert step.mode_refusal == ""
+    assert products(step.graph_function(kept).get_concrete_function(X, Y)) == {
+        tf.bfloat16,
+        tf.float32,
+    }
 
 
 def test_back_to_the_step_as_written():
@@ -126,7 +129,7 @@ def test_back_to_the_step_as_written():
         ours.assign(theirs)
     for variable in training.optimizer.variables:
         variable.assign(tf.zeros_like(variable))
-    step.mode = Mode.WRITTEN
+    step.mode = StepMode.ORIGINAL
     learning_rate = tf.constant(0.01)
     for each in (training, plain):
         each.optimizer.learning_rate = learning_rate
@@ -139,8 +142,8 @@ def test_a_model_in_bfloat16_trains_in_float32():
     trained(switched, 1)
     step.mode = FULL
     assert trained(switched)
-    assert step.unable == ""
-    assert products(step.graph(FULL).get_concrete_function(X, Y)) == {tf.float32}
+    assert step.mode_refusal == ""
+    assert products(step.graph_function(FULL).get_concrete_function(X, Y)) == {tf.float32}
     assert switched.model.compute_dtype == "bfloat16"
 
 
@@ -149,18 +152,18 @@ def test_layers_built_by_the_first_call_are_built_as_written():
     step = CompiledStep(training.step)
     step.mode = LOW
     trained(training)
-    assert step.unable == ""
+    assert step.mode_refusal == ""
     assert {layer.dtype_policy.name for layer in training.model._flatten_layers()} == {"float32"}
-    assert products(step.graph(LOW).get_concrete_function(X, Y)) == {tf.bfloat16}
+    assert products(step.graph_function(LOW).get_concrete_function(X, Y)) == {tf.bfloat16}
 
 
 def test_under_xla_too():
     training = Training()
     step = CompiledStep(training.step)
     losses = trained(training, 1)
-    step.mode = Mode(xla=True, policy="mixed_bfloat16")
+    step.mode = StepMode(is_xla=True, policy="mixed_bfloat16")
     assert trained(training)[-1] < losses[0]
-    assert step.unable == ""
+    assert step.mode_refusal == ""
 
 
 def test_an_eager_step_as_a_graph_in_bfloat16():
@@ -168,16 +171,16 @@ def test_an_eager_step_as_a_graph_in_bfloat16():
     step = EagerStep(Training.eager)
     try:
         losses = [float(training.eager(X, Y)) for _ in range(2)]
-        step.mode = Mode(graph=True, policy="mixed_bfloat16")
+        step.mode = StepMode(is_graph=True, policy="mixed_bfloat16")
         losses += [float(training.eager(X, Y)) for _ in range(4)]
         assert step.refusal == ""
-        assert step.unable == ""
+        assert step.mode_refusal == ""
         assert losses[-1] < losses[0]
-        graph = step.graph(step.mode)
+        graph = step.graph_function(step.mode)
         assert graph.experimental_get_tracing_count() == 1
         assert products(graph.get_concrete_function(training, X, Y)) == {tf.bfloat16}
     finally:
-        step.give_back()
+        step.restore()
 
 
 def test_code_that_needs_the_dtype_goes_on_as_written():
@@ -199,7 +202,7 @@ def test_code_that_needs_the_dtype_goes_on_as_written():
     np.testing.assert_array_equal(step(X), expected)
     ((how, why),) = heard
     assert how == "as it was"
-    assert why == taken.unable
+    assert why == taken.mode_refusal
 
 
 def test_a_function_that_others_call_too_is_left_alone():
@@ -210,7 +213,7 @@ def test_a_function_that_others_call_too_is_left_alone():
     step(X)
     taken.mode = LOW
     step(X)
-    assert "traced by itself" in taken.unable
+    assert "traced by itself" in taken.mode_refusal
 
 
 def test_such_a_function_inside_a_loop_is_seen_too():
@@ -228,7 +231,7 @@ def test_such_a_function_inside_a_loop_is_seen_too():
     step(X)
     taken.mode = LOW
     step(X)
-    assert "traced by itself" in taken.unable
+    assert "traced by itself" in taken.mode_refusal
 
 
 def test_what_is_returned_keeps_its_dtype():
@@ -239,7 +242,7 @@ def test_what_is_returned_keeps_its_dtype():
     step(X)
     taken.mode = LOW
     assert step(X).dtype == tf.float32
-    assert "another dtype" in taken.unable
+    assert "another dtype" in taken.mode_refusal
 
 
 def test_layers_in_other_dtypes_keep_them():
@@ -247,7 +250,7 @@ def test_layers_in_other_dtypes_keep_them():
     half = keras.layers.Dense(2)
     for layer in (double, half):
         layer.build((None, 3))
-    traced = tf.function(traced_in("mixed_bfloat16", lambda x: (double(x), half(x))))
+    traced = tf.function(wrap_with_policy("mixed_bfloat16", lambda x: (double(x), half(x))))
     assert products(traced.get_concrete_function(X)) == {tf.float64, tf.bfloat16}
 
 
@@ -261,7 +264,7 @@ def test_an_error_while_it_is_traced_leaves_the_layers_as_they_were():
         raise KeyError("no such thing")
 
     with pytest.raises(KeyError):
-        tf.function(traced_in("mixed_bfloat16", fail))(X)
+        tf.function(wrap_with_policy("mixed_bfloat16", fail))(X)
     assert dense.dtype_policy.name == "float32"
     assert keras.layers.Layer.__call__ is call
 

@@ -23,12 +23,12 @@ from training.models import (
 )
 from uncork.core.base.errors import NothingToMeasure
 from uncork.core.edits.step import StepsPerExecution
-from uncork.training.input.feed import Feed, batch_samples
+from uncork.training.input.feed import Feed, count_batch_samples
 from uncork.training.run.fit_runner import FitRunner
-from uncork.training.run.replay import Recording
+from uncork.training.run.replay import BatchRecording
 from uncork.training.run.step_settings import StepSettings
-from uncork.training.state.model_build import build
-from uncork.training.state.snapshot import Snapshot, weights
+from uncork.training.state.model_build import build_model
+from uncork.training.state.snapshot import Snapshot, read_weights
 
 STEPS = 6  # of 22 samples in batches of 4
 LABELS = np.arange(N) % 3
@@ -78,8 +78,8 @@ FEEDS = {
 
 def runner(case: str, edits=()) -> FitRunner:
     make, arguments, _ = FEEDS[case]
-    model, feed = make(), Feed.of(arguments)
-    build(model, next(iter(feed.batches_dataset(model))))
+    model, feed = make(), Feed.from_arguments(arguments)
+    build_model(model, next(iter(feed.batches_dataset(model))))
     return FitRunner(StepSettings(model, edits), feed, Snapshot(model), float(BATCH))
 
 
@@ -92,10 +92,10 @@ def epoch(made: FitRunner) -> list[int]:
 @pytest.mark.parametrize("case", FEEDS)
 def test_an_epoch_has_its_steps(case):
     made = runner(case)
-    before = weights(made.settings.model)
+    before = read_weights(made.settings.model)
     assert sum(epoch(made)) == FEEDS[case][2]
     assert int(made.settings.model.optimizer.iterations) in (FEEDS[case][2], FEEDS[case][2] + 1)
-    after = weights(made.settings.model)
+    after = read_weights(made.settings.model)
     assert any((a != b).any() for a, b in zip(after, before, strict=True))
 
 
@@ -122,10 +122,10 @@ def test_it_trains_as_fit_does():
     made = runner("arrays in order")
     model = made.settings.model
     epoch(made)
-    ours = weights(model)
+    ours = read_weights(model)
     made.snapshot.restore()
     model.fit(**FEEDS["arrays in order"][1], verbose=0)
-    for a, b in zip(ours, weights(model), strict=True):
+    for a, b in zip(ours, read_weights(model), strict=True):
         np.testing.assert_array_equal(a, b)
 
 
@@ -136,15 +136,15 @@ def test_epochs_follow_each_other_as_in_fit(case):
         "ends": {"x": dataset().filter(lambda x, y: True), "steps_per_epoch": STEPS},
         **{name: arguments for name, (_, arguments, _) in FEEDS.items()},
     }[case]
-    model, feed = mlp(), Feed.of(given)
-    build(model, next(iter(feed.batches_dataset(model))))
+    model, feed = mlp(), Feed.from_arguments(given)
+    build_model(model, next(iter(feed.batches_dataset(model))))
     made = FitRunner(StepSettings(model), feed, Snapshot(model), float(BATCH))
     with made._executing(whole=True) as epochs:
         ran = [next(epochs) for _ in range(3)]
-    ours = weights(model)
+    ours = read_weights(model)
     made.snapshot.restore()
     model.fit(**given, epochs=3, verbose=0)
-    for a, b in zip(ours, weights(model), strict=True):
+    for a, b in zip(ours, read_weights(model), strict=True):
         np.testing.assert_array_equal(a, b)
     steps = FEEDS[case][2] if case in FEEDS else STEPS
     assert ran == [steps, 0 if case == "ends" else steps, steps]
@@ -160,8 +160,8 @@ def test_an_endless_pipeline_begins_once_for_each_block():
 
     spec = (tf.TensorSpec(X.shape[1:], tf.float32), tf.TensorSpec(Y.shape[1:], tf.float32))
     data = tf.data.Dataset.from_generator(rows, output_signature=spec).batch(BATCH)
-    model, feed = mlp(), Feed.of({"x": data, "steps_per_epoch": 4})
-    build(model, (X[:BATCH], Y[:BATCH]))
+    model, feed = mlp(), Feed.from_arguments({"x": data, "steps_per_epoch": 4})
+    build_model(model, (X[:BATCH], Y[:BATCH]))
     made = FitRunner(StepSettings(model), feed, Snapshot(model), float(BATCH))
     with made._executing(whole=True) as epochs:
         before = len(begun)
@@ -189,7 +189,7 @@ def test_every_block_starts_from_the_same_weights():
     results = []
     for _ in range(2):
         epoch(made)
-        results.append(weights(made.settings.model))
+        results.append(read_weights(made.settings.model))
     for a, b in zip(*results, strict=True):
         np.testing.assert_array_equal(a, b)
 
@@ -197,7 +197,7 @@ def test_every_block_starts_from_the_same_weights():
 @pytest.mark.filterwarnings("ignore:Your input ran out of data")
 def test_data_without_a_batch_is_called_so():
     made = runner("tf.data")
-    made.feed = Feed.of({"x": dataset().take(0)})
+    made.feed = Feed.from_arguments({"x": dataset().take(0)})
     with pytest.raises(NothingToMeasure, match="no batch"):
         made.prime()
 
@@ -207,8 +207,10 @@ def test_a_resident_batch_is_what_the_step_receives(case):
     made = runner(case)
     model, feed = made.settings.model, made.feed
     batch = next(iter(feed.batches_dataset(model)))
-    assert batch_samples(batch) == BATCH
-    resident = FitRunner(made.settings, feed.resident([batch]), made.snapshot, float(BATCH))
+    assert count_batch_samples(batch) == BATCH
+    resident = FitRunner(
+        made.settings, feed.with_resident_batches([batch]), made.snapshot, float(BATCH)
+    )
     assert resident.block(0.0).steps >= 1
 
 
@@ -216,7 +218,7 @@ def test_a_resident_batch_is_what_the_step_receives(case):
 def test_a_recording_plays_in_any_order(case):
     made = runner(case)
     model = made.settings.model
-    recording = Recording.of(made.feed, model, most=64, max_bytes=1 << 20)
+    recording = BatchRecording.from_feed(made.feed, model, max_batches=64, max_bytes=1 << 20)
     assert len(recording.batches) == STEPS
     order = [5, 0, 0, 3]
     played = list(recording.feed(order).x)
@@ -231,7 +233,9 @@ def test_a_recording_plays_in_any_order(case):
 @pytest.mark.parametrize(("most", "max_bytes", "held"), [(2, 1 << 20, 2), (64, 1, 1), (64, 300, 3)])
 def test_a_recording_keeps_to_its_limits(most, max_bytes, held):
     made = runner("tf.data")
-    recording = Recording.of(made.feed, made.settings.model, most=most, max_bytes=max_bytes)
+    recording = BatchRecording.from_feed(
+        made.feed, made.settings.model, max_batches=most, max_bytes=max_bytes
+    )
     assert len(recording.batches) == held
 
 
@@ -252,18 +256,20 @@ def test_short_epochs_are_timed_whole():
 def test_what_passes_between_epochs_is_told_apart_where_it_is_tensorflows():
     made = runner("arrays")
     made.prime()
-    assert made.block(0.05).ends_s is None
-    made.waits_between = True
+    assert made.block(0.05).between_epochs_s is None
+    made.may_wait_between_epochs = True
     made._epoch_s = 0.01  # by decree: the next block times whole ones
     found = made.block(0.05)
-    assert found.ends > 0
-    assert 0 < found.ends_s < found.wall_s
+    assert found.epoch_ends > 0
+    assert 0 < found.between_epochs_s < found.wall_s
 
 
 def test_endless_data_has_no_whole_epochs():
     made = runner("arrays")
     model, feed = made.settings.model, made.feed
     batch = next(iter(feed.batches_dataset(model)))
-    resident = FitRunner(made.settings, feed.resident([batch]), made.snapshot, float(BATCH))
+    resident = FitRunner(
+        made.settings, feed.with_resident_batches([batch]), made.snapshot, float(BATCH)
+    )
     resident.prime()
     assert resident.block(0.05).steps < 1 << 20

@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.pipeline.analysis.passes import samples_once
-from uncork.pipeline.ir.tree import read
+from uncork.pipeline.analysis.passes import samples_before_repeat
+from uncork.pipeline.ir.tree import read_pipeline
 from uncork.training.input.feed import Feed
-from uncork.training.run.held_out import HeldOut
+from uncork.training.run.held_out import HeldOutSplit
 from uncork.training.run.step_settings import StepSettings
-from uncork.training.state.snapshot import Snapshot, weights
+from uncork.training.state.snapshot import Snapshot, read_weights
 
 DRAW = np.random.default_rng(0)
 ROWS = DRAW.normal(size=(1000, 6)).astype("float32")
@@ -25,21 +25,23 @@ def model() -> keras.Model:
     return made
 
 
-def held_out(model, x=ROWS, y=SUMS, most=1000, max_bytes=1 << 20) -> HeldOut | None:
+def held_out(model, x=ROWS, y=SUMS, most=1000, max_bytes=1 << 20) -> HeldOutSplit | None:
     feed = Feed(x=x, y=y, batch_size=8, shuffle=False)
-    return HeldOut.of(feed, model, most=most, max_bytes=max_bytes)
+    return HeldOutSplit.from_feed(feed, model, max_samples=most, max_bytes=max_bytes)
 
 
 def test_a_fifth_is_laid_aside(model):
     found = held_out(model)
-    assert found.count == 800
-    assert np.array_equal(found.seen[0], ROWS[:800])
-    assert np.array_equal(found.unseen[1], SUMS[800:])
+    assert found.training_sample_count == 800
+    assert np.array_equal(found.training_samples[0], ROWS[:800])
+    assert np.array_equal(found.held_out_samples[1], SUMS[800:])
 
 
 def test_no_more_is_taken_than_was_asked_for(model):
-    assert held_out(model, most=100).count == pytest.approx(80, abs=8)
-    assert held_out(model, max_bytes=8000).count == pytest.approx(0.8 * 8000 / 28, abs=8)
+    assert held_out(model, most=100).training_sample_count == pytest.approx(80, abs=8)
+    assert held_out(model, max_bytes=8000).training_sample_count == pytest.approx(
+        0.8 * 8000 / 28, abs=8
+    )
 
 
 @pytest.mark.parametrize(
@@ -57,7 +59,7 @@ def test_what_cannot_be_put_together_is_left(model, data):
 
 def test_the_loss_is_that_of_evaluate(model):
     found = held_out(model)
-    assert found.loss(model) == pytest.approx(
+    assert found.held_out_loss(model) == pytest.approx(
         model.evaluate(ROWS[800:], SUMS[800:], batch_size=256, verbose=0)[0], rel=1e-5
     )
 
@@ -67,7 +69,7 @@ def test_a_curve_falls_from_the_snapshot_on_and_the_same_seed_gives_it_again(mod
 
     def curve(seed):
         of = {"batch_size": 8, "steps": 100, "points": 4}
-        return found.curve(settings, snapshot, seed=seed, **of)
+        return found.loss_curve(settings, snapshot, seed=seed, **of)
 
     first, again, other = curve(1), curve(1), curve(2)
     assert [samples for samples, _ in first] == [0, 200, 400, 600, 800]
@@ -79,10 +81,10 @@ def test_a_curve_falls_from_the_snapshot_on_and_the_same_seed_gives_it_again(mod
 
 def test_only_the_weights_are_left_to_give_back(model):
     settings, snapshot = StepSettings(model), Snapshot(model)
-    before = weights(model)
-    held_out(model).curve(settings, snapshot, seed=0, batch_size=8, steps=8, points=2)
+    before = read_weights(model)
+    held_out(model).loss_curve(settings, snapshot, seed=0, batch_size=8, steps=8, points=2)
     snapshot.restore()
-    assert all(np.array_equal(a, b) for a, b in zip(before, weights(model), strict=True))
+    assert all(np.array_equal(a, b) for a, b in zip(before, read_weights(model), strict=True))
     assert model.train_function is None
     assert model.test_function is None
 
@@ -97,8 +99,10 @@ def test_no_sample_comes_twice():
         -1: rows.shuffle(100).batch(8),
     }
     for samples, data in once.items():
-        found = samples_once(read(data), 8)
+        found = samples_before_repeat(read_pipeline(data), 8)
         assert found == (None if samples < 0 else samples)
     both = tf.data.Dataset.sample_from_datasets([rows.repeat(), rows.repeat()]).batch(8)
-    assert samples_once(read(both), 8) == 0
-    assert samples_once(read(rows.filter(lambda x: x > 1).repeat().batch(8)), 8) == 0
+    assert samples_before_repeat(read_pipeline(both), 8) == 0
+    assert (
+        samples_before_repeat(read_pipeline(rows.filter(lambda x: x > 1).repeat().batch(8)), 8) == 0
+    )

@@ -8,7 +8,7 @@ import pytest
 
 from uncork.core.edits.step import JitCompile, StepEdit, StepsPerExecution
 from uncork.training.run.planned_step import PlannedStep
-from uncork.training.state.snapshot import weights
+from uncork.training.state.snapshot import read_weights
 
 ROWS = np.random.default_rng(2).normal(size=(32, 6)).astype("float32")
 SUMS = ROWS.sum(1, keepdims=True)
@@ -34,18 +34,18 @@ def test_who_forgets_to_compile_again_trains_what_was_traced(
         base, model = made(frozen=frozen)
         step = PlannedStep(model, edits)
         if planned:
-            with step.in_force():
+            with step.active():
                 model.fit(ROWS, SUMS, batch_size=8, verbose=0)
         else:
             model.fit(ROWS, SUMS, batch_size=8, verbose=0)
         base.trainable = frozen
         if planned:
-            with step.goes_on():
+            with step.keep_trained_weights():
                 model.fit(ROWS, SUMS, batch_size=8, verbose=0)
         else:
             model.fit(ROWS, SUMS, batch_size=8, verbose=0)
         assert base.trainable is frozen
-        return weights(model)
+        return read_weights(model)
 
     for ours, theirs in zip(trained(planned=True), trained(planned=False), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)

@@ -11,9 +11,9 @@ import tensorflow as tf
 
 from training.models import OwnStep, Subclassed, dataset, mlp
 from uncork.core.base.record import to_json
-from uncork.training.run.signature import signature
-from uncork.training.state.architecture import architecture
-from uncork.training.state.model_build import build
+from uncork.training.run.signature import model_signature
+from uncork.training.state.architecture import architecture_digest
+from uncork.training.state.model_build import build_model
 
 SCRIPT = """
 import keras
@@ -45,7 +45,7 @@ def test_it_is_the_same_in_every_process(tmp_path, capsys):
     script = tmp_path / "train.py"
     script.write_text(SCRIPT)
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
-    keras.backend.clear_session(free_memory=False)  # layers are numbered from the first on
+    keras.backend.clear_session(free_memory_bytes=False)  # layers are numbered from the first on
     runpy.run_path(str(script), run_name="__main__")
     assert capsys.readouterr().out == done.stdout
     assert "squared" in done.stdout
@@ -64,7 +64,7 @@ def other_dtype() -> keras.Model:
 def subclassed(kind) -> keras.Model:
     model = kind()
     model.compile("adam", "mse", metrics=["mae"])
-    build(model, next(iter(dataset())))
+    build_model(model, next(iter(dataset())))
     return model
 
 
@@ -84,7 +84,7 @@ OTHERS = {
 
 
 def test_every_change_is_seen():
-    found = [signature(make()) for make in (mlp, *OTHERS.values())]
+    found = [model_signature(make()) for make in (mlp, *OTHERS.values())]
     assert len(set(found)) == len(found)
 
 
@@ -99,7 +99,7 @@ def test_every_change_is_seen():
     ],
 )
 def test_what_no_plan_depends_on_is_left_out(make):
-    assert to_json(signature(make())) == to_json(signature(mlp()))
+    assert to_json(model_signature(make())) == to_json(model_signature(mlp()))
 
 
 def halved(y, p):
@@ -137,11 +137,13 @@ def test_code_of_the_user_s_is_told_apart():
         "activation": mlp(keras.layers.Activation(lambda x: x * 4)),
         "class": subclassed(Subclassed),
     }
-    codes = {name: signature(model).code for name, model in made.items()}
+    codes = {name: model_signature(model).code_digest for name, model in made.items()}
     assert codes["none"] == ""
     assert len(set(codes.values())) == len(codes)
-    assert signature(mlp(loss=halved)).code == codes["loss"]
-    assert signature(mlp(loss=halved)).loss == signature(made["another of its name"]).loss
+    assert model_signature(mlp(loss=halved)).code_digest == codes["loss"]
+    assert (
+        model_signature(mlp(loss=halved)).loss == model_signature(made["another of its name"]).loss
+    )
 
 
 def renamed(function, name):
@@ -151,15 +153,18 @@ def renamed(function, name):
 
 def test_training_does_not_change_it():
     model = mlp()
-    before = signature(model)
+    before = model_signature(model)
     model.fit(dataset(), verbose=0)
-    assert signature(model) == before
+    assert model_signature(model) == before
 
 
 def test_an_unbuilt_model_has_no_weights_yet():
     model = Subclassed()
     model.compile("adam", "mse")
-    assert (signature(model).parameters, signature(model).variables) == (0, "")
+    assert (model_signature(model).parameter_count, model_signature(model).variables_digest) == (
+        0,
+        "",
+    )
 
 
 def test_a_schedule_that_cannot_be_written_down_is_no_obstacle():
@@ -172,9 +177,9 @@ def test_a_schedule_that_cannot_be_written_down_is_no_obstacle():
     def signed(beta):
         model = mlp()
         model.compile(keras.optimizers.Adam(Warmup(), beta_1=beta), "mse")
-        found = signature(model).optimizer
+        found = model_signature(model).optimizer
         model.optimizer.build(model.trainable_variables)
-        assert signature(model).optimizer == found
+        assert model_signature(model).optimizer == found
         return found
 
     assert signed(0.9) == signed(0.9)
@@ -186,7 +191,7 @@ def test_rates_are_no_part_of_it_however_deep() -> None:
 
     def made(rate: float) -> str:
         model = mlp(optimizer=keras.optimizers.LossScaleOptimizer(keras.optimizers.Adam(rate)))
-        return signature(model).optimizer
+        return model_signature(model).optimizer
 
     assert made(1e-3) == made(5e-4)
     assert "beta_1" in made(1e-3)
@@ -203,17 +208,19 @@ def joined(*, crossed: bool = False, names: str = "") -> keras.Model:
 
 
 def test_models_of_equal_weights_are_told_apart_by_how_they_are_put_together() -> None:
-    plain = signature(joined()).architecture
-    assert plain == signature(joined()).architecture  # the second one's layers have other names
-    assert plain == signature(joined(names="my_")).architecture
-    assert plain != signature(joined(crossed=True)).architecture
+    plain = model_signature(joined()).architecture_digest
+    assert (
+        plain == model_signature(joined()).architecture_digest
+    )  # the second one's layers have other names
+    assert plain == model_signature(joined(names="my_")).architecture_digest
+    assert plain != model_signature(joined(crossed=True)).architecture_digest
 
 
 def test_layers_are_told_apart_before_they_are_built() -> None:
     def unbuilt(activation: str) -> str:
         model = keras.Sequential([keras.layers.Dense(4, activation), keras.layers.Dense(1)])
         model.compile("adam", "mse")
-        return signature(model).architecture
+        return model_signature(model).architecture_digest
 
     assert unbuilt("relu") == unbuilt("relu")
     assert unbuilt("relu") != unbuilt("tanh")
@@ -229,7 +236,7 @@ def test_code_and_vocabularies_are_not_written_down() -> None:
             keras.layers.StringLookup(vocabulary=[f"v{n}" for n in range(500)]),
         ]
     )
-    assert architecture(one) == architecture(other)
+    assert architecture_digest(one) == architecture_digest(other)
 
 
 def test_a_model_that_fit_builds_is_known_before_and_after() -> None:
@@ -252,21 +259,21 @@ def test_a_model_that_fit_builds_is_known_before_and_after() -> None:
     for make in (Attending, grown):
         model = make()
         model.compile("sgd", "mse")
-        before = signature(model).architecture
+        before = model_signature(model).architecture_digest
         model.fit(np.ones((4, 5, 6)), np.ones((4, 5, 1)), verbose=0)
-        assert signature(model).architecture == before == signature_of(make())
+        assert model_signature(model).architecture_digest == before == signature_of(make())
 
 
 def signature_of(model: keras.Model) -> str:
     model.compile("sgd", "mse")
-    return signature(model).architecture
+    return model_signature(model).architecture_digest
 
 
 def test_tables_are_not_written_down_number_by_number(monkeypatch) -> None:
     table = keras.initializers.Constant(np.ones((300, 4)))
     monkeypatch.setattr(type(table), "get_config", lambda _: pytest.fail("all of it"))
     inner = keras.layers.Embedding(300, 4, embeddings_initializer=table)
-    assert architecture(keras.Sequential([inner]))
+    assert architecture_digest(keras.Sequential([inner]))
 
 
 class Branched(keras.Model):
@@ -285,7 +292,7 @@ def test_what_is_remembered_of_a_model_is_not_saved_with_it(tmp_path) -> None:
     model, path = Branched(), tmp_path / "model.weights.h5"
     model.compile("sgd", "mse")
     model.fit(np.ones((4, 3)), np.ones((4, 2)), verbose=0)
-    assert signature(model).architecture
+    assert model_signature(model).architecture_digest
     model.save_weights(path)
     other = Branched()
     other(np.ones((1, 3)))
@@ -300,7 +307,7 @@ def test_how_layers_are_called_is_part_of_it() -> None:
         shared = keras.layers.Dense(4)
         one, other = shared(left), shared(right)
         x = (other - one if swapped else one - other) * scale
-        return architecture(
+        return architecture_digest(
             keras.Model([left, right], keras.layers.Dropout(0.5)(x, training=training))
         )
 
@@ -311,13 +318,13 @@ def test_how_layers_are_called_is_part_of_it() -> None:
 
 def test_what_is_added_and_compiled_anew_is_seen() -> None:
     model = mlp()
-    before = signature(model).architecture
+    before = model_signature(model).architecture_digest
     model.add(keras.layers.Activation("exponential"))
     model.compile("adam", "mse")
-    grown = signature(model).architecture
+    grown = model_signature(model).architecture_digest
     model.layers[-1].activation = keras.activations.tanh
     model.compile("adam", "mse")
-    assert len({before, grown, signature(model).architecture}) == 3
+    assert len({before, grown, model_signature(model).architecture_digest}) == 3
 
 
 class Lazy(keras.Model):
@@ -334,9 +341,9 @@ class Lazy(keras.Model):
 def test_layers_that_are_made_while_it_is_built_make_no_other_model() -> None:
     model = Lazy()
     model.compile("sgd", "mse")
-    before = signature(model).architecture
+    before = model_signature(model).architecture_digest
     model.fit(np.ones((4, 3)), np.ones((4, 3)), verbose=0)
-    assert signature(model).architecture == before
+    assert model_signature(model).architecture_digest == before
 
 
 def test_what_lies_in_one_of_keras_s_wrappers_is_read() -> None:
@@ -344,7 +351,7 @@ def test_what_lies_in_one_of_keras_s_wrappers_is_read() -> None:
         given = keras.Input((3,))
         made = keras.layers.Dropout(rate)(keras.layers.Dense(2)(given))
         body = keras.Model(given, made)
-        return architecture(keras.Sequential([keras.layers.TimeDistributed(body)]))
+        return architecture_digest(keras.Sequential([keras.layers.TimeDistributed(body)]))
 
     assert each(0.1) == each(0.1)
     assert each(0.1) != each(0.9)

@@ -16,17 +16,17 @@ from uncork.core.edits.step import (
     DtypePolicy,
     JitCompile,
     JitCompileOff,
-    MapsAtOnce,
     StepsPerExecution,
+    VectorizedMapFn,
 )
 from uncork.training.precision.dtype_policies import dtype_policies
-from uncork.training.run.edit_checks import check
+from uncork.training.run.edit_checks import check_edits
 from uncork.training.run.planned_step import PlannedStep
-from uncork.training.run.step_settings import StepSettings, apply
-from uncork.training.state.model_build import parts_made_later
-from uncork.training.state.snapshot import weights
+from uncork.training.run.step_settings import StepSettings, apply_step_edits
+from uncork.training.state.model_build import watch_late_built_layers
+from uncork.training.state.snapshot import read_weights
 from uncork.training.tracing import xla_support as xla
-from uncork.training.tracing.dropped_checks import left_out_of_fit
+from uncork.training.tracing.dropped_checks import dropped_checks_refusal_of_fit
 
 BFLOAT16 = DtypePolicy(policy="mixed_bfloat16")
 CHAIN = StepsPerExecution(steps=3)
@@ -89,7 +89,7 @@ def test_a_model_of_mixed_precision_computes_in_float32_and_back(policy):
         assert dtype_policies(model) == ("float32",)
         model.fit(X, Y, batch_size=4, shuffle=False, verbose=0)
     native.fit(X, Y, batch_size=4, shuffle=False, verbose=0)
-    for ours, theirs in zip(weights(model), weights(native), strict=True):
+    for ours, theirs in zip(read_weights(model), read_weights(native), strict=True):
         np.testing.assert_array_equal(ours, theirs)
     assert state(model)[0] == before[0]
 
@@ -117,7 +117,7 @@ class AddsWeight(keras.layers.Layer):
 )
 def test_layers_that_make_others_when_they_are_built_are_told(layer, makes):
     model = keras.Sequential([layer(), keras.layers.Dense(2)])
-    made = parts_made_later(model)
+    made = watch_late_built_layers(model)
     assert not made()
     model(X)
     assert made() is makes
@@ -127,7 +127,7 @@ def test_layers_that_make_others_when_they_are_built_are_told(layer, makes):
 def test_weights_that_are_no_float32_are_not_made_so(policy):
     model = mlp(keras.layers.Dense(4, dtype=policy))
     with pytest.raises(EditRefused, match=policy):
-        check(model, (FLOAT32,))
+        check_edits(model, (FLOAT32,))
 
 
 @pytest.mark.parametrize("edits", [(), (CHAIN,), (JitCompile(),), (BFLOAT16,), ALL])
@@ -173,21 +173,26 @@ def test_the_users_own_settings_come_through():
 def test_layers_to_keep_are_kept():
     model = mlp()
     name = model.layers[-1].name
-    with StepSettings(model, (DtypePolicy(policy="mixed_bfloat16", keep=(name,)),)).active():
-        assert [layer.dtype_policy.name for layer in model.layers] == ["mixed_bfloat16", "float32"]
+    with StepSettings(
+        model, (DtypePolicy(policy="mixed_bfloat16", float32_layers=(name,)),)
+    ).active():
+        assert [layer.dtype_policy.name for layer in model.layers] == [
+            "mixed_bfloat16",
+            "float32",
+        ]
 
 
 def test_layers_to_keep_that_the_model_does_not_have_are_refused():
     with pytest.raises(EditRefused, match="no layer called gone"):
-        StepSettings(mlp(), (DtypePolicy(policy="mixed_bfloat16", keep=("gone",)),))
+        StepSettings(mlp(), (DtypePolicy(policy="mixed_bfloat16", float32_layers=("gone",)),))
 
 
 def test_weights_stay_float32_and_as_they_are():
     model = mlp()
-    before = weights(model)
+    before = read_weights(model)
     with StepSettings(model, (BFLOAT16,)).active():
-        assert all(w.dtype == np.float32 for w in weights(model) if w.dtype.kind == "f")
-    for ours, held in zip(weights(model), before, strict=True):
+        assert all(w.dtype == np.float32 for w in read_weights(model) if w.dtype.kind == "f")
+    for ours, held in zip(read_weights(model), before, strict=True):
         np.testing.assert_array_equal(ours, held)
 
 
@@ -195,16 +200,16 @@ def test_a_switched_model_is_the_one_built_under_the_policy():
     keras.utils.set_random_seed(1)
     model = mlp(keras.layers.LayerNormalization())
     keras.utils.set_random_seed(1)
-    with_policy = keras.dtype_policies.get("mixed_bfloat16")
+    with_policy = keras.dtype_policy.get("mixed_bfloat16")
     keras.config.set_dtype_policy(with_policy)
     try:
         native = mlp(keras.layers.LayerNormalization())
     finally:
         keras.config.set_dtype_policy("float32")
-    apply(model, (BFLOAT16,))
+    apply_step_edits(model, (BFLOAT16,))
     for each in (model, native):
         each.fit(X, Y, batch_size=4, shuffle=False, verbose=0)
-    for ours, theirs in zip(weights(model), weights(native), strict=True):
+    for ours, theirs in zip(read_weights(model), read_weights(native), strict=True):
         np.testing.assert_array_equal(ours, theirs)
 
 
@@ -232,7 +237,7 @@ def test_an_eager_model_can_be_looked_at_compiled():
 
     model = mlp(Watch(), run_eagerly=True)
     batches = tf.data.Dataset.from_tensors((X, Y))
-    with StepSettings(model, compiled=True).active():
+    with StepSettings(model, is_compiled=True).active():
         eagerly.clear()
         model.train_function(iter(batches))
         assert set(eagerly) == {False}
@@ -243,14 +248,14 @@ def test_an_eager_model_can_be_looked_at_compiled():
 
 def test_steps_per_execution_of_the_users_own_are_kept():
     with pytest.raises(EditRefused, match="is 5 already"):
-        check(mlp(steps_per_execution=5), (CHAIN,))
+        check_edits(mlp(steps_per_execution=5), (CHAIN,))
 
 
 @pytest.mark.parametrize("policy", ["mixed_float16", "float64", "bfloat16"])
 def test_a_policy_of_the_users_own_is_kept(policy):
     model = mlp(keras.layers.Dense(4, dtype=policy))
     with pytest.raises(EditRefused, match=policy):
-        check(model, (BFLOAT16,))
+        check_edits(model, (BFLOAT16,))
 
 
 @pytest.mark.parametrize("edits", [(), (CHAIN,), (JitCompile(),), (BFLOAT16,), ALL])
@@ -258,7 +263,7 @@ def test_a_model_is_given_back_as_written(edits):
     model = mlp()
     before = state(model)
     configure = keras.layers.Layer.get_config
-    with PlannedStep(model, edits).in_force():
+    with PlannedStep(model, edits).active():
         model.fit(X, Y, batch_size=4, verbose=0)
         assert keras.layers.Layer.get_config is not configure
     assert state(model) == before
@@ -282,7 +287,7 @@ class SaveEachEpoch(keras.callbacks.Callback):
 def test_what_is_saved_meanwhile_has_the_users_settings(tmp_path, callback):
     path = tmp_path / "model.keras"
     model = mlp()
-    with PlannedStep(model, ALL).in_force():
+    with PlannedStep(model, ALL).active():
         model.fit(X, Y, batch_size=4, epochs=2, verbose=0, callbacks=[callback(path)])
         assert model.layers[0].dtype_policy.name == "mixed_bfloat16"
         assert (model.steps_per_execution, model.jit_compile) == (3, True)
@@ -295,7 +300,7 @@ def test_what_is_saved_meanwhile_has_the_users_settings(tmp_path, callback):
 
 def test_saving_does_not_compile_anew(tmp_path):
     model = mlp()
-    with PlannedStep(model, (CHAIN,)).in_force():
+    with PlannedStep(model, (CHAIN,)).active():
         model.fit(X, Y, batch_size=4, verbose=0)
         function = model.train_function
         model.save(tmp_path / "model.keras")
@@ -317,7 +322,7 @@ def test_what_callbacks_save_of_a_part_is_as_written_too(tmp_path, saved):
     encoder = keras.Sequential([keras.Input((8,)), keras.layers.Dense(3, name="inner")])
     model = mlp(encoder)
     path = tmp_path / "encoder.keras"
-    with PlannedStep(model, ALL).in_force():
+    with PlannedStep(model, ALL).active():
         model.fit(X, Y, batch_size=4, verbose=0)
         assert encoder.layers[0].dtype_policy.name == "mixed_bfloat16"
         saved(encoder, path)
@@ -352,7 +357,7 @@ class Telling(Plain):
 @pytest.mark.parametrize("layer", [Plain, Telling])
 def test_layers_of_the_user_s_own_are_saved_as_ever(tmp_path, layer):
     model = mlp(layer(5))
-    with PlannedStep(model, ALL).in_force():
+    with PlannedStep(model, ALL).active():
         model.fit(X, Y, batch_size=4, verbose=0)
         model.save(tmp_path / "model.keras")
     loaded = keras.saving.load_model(tmp_path / "model.keras")
@@ -364,7 +369,7 @@ def test_what_the_user_has_traced_anew_is_traced_anew():
     model = mlp()
     planned, traced = PlannedStep(model, (CHAIN,)), []
     for again in range(2):
-        with planned.in_force():
+        with planned.active():
             model.fit(X, Y, batch_size=4, verbose=0)
             traced.append(model.train_function)
         if not again:
@@ -374,7 +379,7 @@ def test_what_the_user_has_traced_anew_is_traced_anew():
 
 def test_an_exported_graph_computes_as_written(tmp_path):
     model = mlp()
-    with PlannedStep(model, (BFLOAT16,)).in_force():
+    with PlannedStep(model, (BFLOAT16,)).active():
         model.fit(X, Y, batch_size=4, verbose=0)
         model.export(tmp_path / "exported", verbose=False)
         assert model.layers[0].dtype_policy.name == "mixed_bfloat16"
@@ -384,7 +389,7 @@ def test_an_exported_graph_computes_as_written(tmp_path):
 
 def test_saving_that_fails_leaves_the_training_as_it_was(tmp_path):
     model = mlp()
-    with PlannedStep(model, ALL).in_force():
+    with PlannedStep(model, ALL).active():
         with pytest.raises(ValueError, match="filepath"):
             model.save(tmp_path / "model.unknown")
         assert model.layers[0].dtype_policy.name == "mixed_bfloat16"
@@ -396,7 +401,7 @@ def test_an_error_in_training_gives_the_model_back():
     before = state(model)
 
     def broken() -> None:
-        with PlannedStep(model, ALL).in_force():
+        with PlannedStep(model, ALL).active():
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -407,7 +412,7 @@ def test_an_error_in_training_gives_the_model_back():
 def test_a_step_can_go_without_its_metrics():
     model = mlp()
     batches = tf.data.Dataset.from_tensors((X[:4], Y[:4])).repeat()
-    with StepSettings(model, metrics=False).active():
+    with StepSettings(model, has_metrics=False).active():
         assert set(model.train_function(iter(batches))) == {"loss"}
     assert set(model.fit(batches, steps_per_epoch=1, verbose=0).history) == {"loss", "mae"}
 
@@ -443,7 +448,7 @@ class Scoring(keras.callbacks.Callback):
 
 def test_functions_of_callbacks_ask_the_model_as_its_author_wrote_it():
     ours, model = Scoring(), mlp()
-    with PlannedStep(model, (BFLOAT16,)).in_force():
+    with PlannedStep(model, (BFLOAT16,)).active():
         model.fit(X, Y, epochs=2, batch_size=4, verbose=0, callbacks=[ours])
         assert model.layers[0].dtype_policy.name == "mixed_bfloat16"
     expected = model(X[:4], training=False) - Y[:4]
@@ -469,7 +474,7 @@ class SavingBeside(keras.callbacks.Callback):
 
 def test_what_saves_in_a_thread_leaves_the_training_its_function(tmp_path):
     saving, model = SavingBeside(tmp_path / "model.keras"), mlp()
-    with PlannedStep(model, (CHAIN,)).in_force():
+    with PlannedStep(model, (CHAIN,)).active():
         model.fit(X, Y, epochs=3, batch_size=4, verbose=0, callbacks=[saving])
     assert len(saving.threads) == 3
     assert saving.missing == 0
@@ -480,7 +485,7 @@ def test_callbacks_ask_the_model_as_its_author_wrote_it(edits):
     ours, theirs = Asking(), Asking()
     keras.utils.set_random_seed(5)
     planned_model = mlp()
-    with PlannedStep(planned_model, edits).in_force():
+    with PlannedStep(planned_model, edits).active():
         planned_model.fit(X, Y, epochs=2, batch_size=4, shuffle=False, verbose=0, callbacks=[ours])
     keras.utils.set_random_seed(5)
     model = mlp()
@@ -512,10 +517,10 @@ def test_what_xla_would_leave_out_of_a_fit_is_told():
     for model in (checked, plain):
         model.compile("sgd", "mse")
         model.fit(X, Y, verbose=0)
-    assert "CheckNumerics" in left_out_of_fit(checked)
-    assert left_out_of_fit(plain) == ""
+    assert "CheckNumerics" in dropped_checks_refusal_of_fit(checked)
+    assert dropped_checks_refusal_of_fit(plain) == ""
     plain.evaluate(X, Y, verbose=0)  # another step, traced later
-    assert "CheckNumerics" in left_out_of_fit(checked)
+    assert "CheckNumerics" in dropped_checks_refusal_of_fit(checked)
 
 
 class Looks(keras.layers.Layer):
@@ -530,7 +535,7 @@ class Looks(keras.layers.Layer):
         return self.table(words)
 
 
-@pytest.mark.parametrize("edit", [DtypePolicy(policy="mixed_bfloat16"), MapsAtOnce()])
+@pytest.mark.parametrize("edit", [DtypePolicy(policy="mixed_bfloat16"), VectorizedMapFn()])
 def test_a_layer_that_keeps_its_traces_is_left(edit):
     model = keras.Sequential([keras.Input((3,), dtype="int32"), Looks(), keras.layers.Flatten()])
     model.compile("sgd", "mse")

@@ -4,7 +4,7 @@ import keras
 import pytest
 
 from uncork.training.loop_step.loss import MetricLoss
-from uncork.training.state.loss_value import told_loss
+from uncork.training.state.loss_value import find_logged_loss
 
 
 @pytest.mark.parametrize(
@@ -17,7 +17,7 @@ from uncork.training.state.loss_value import told_loss
     ],
 )
 def test_which_of_what_fit_is_told(logs, found):
-    assert told_loss(logs) == found
+    assert find_logged_loss(logs) == found
 
 
 def metrics(*names: str) -> list[keras.metrics.Mean]:
@@ -30,18 +30,18 @@ def values(*means: keras.metrics.Mean) -> list[object]:
 
 def test_other_variables_of_one_name_are_no_matter():
     (loss,), others = metrics("train_loss"), metrics("score", "score")
-    assert MetricLoss.among(values(loss, *others)) is not None
-    assert MetricLoss.among(values(*metrics("train_loss", "train_loss"))) is None
+    assert MetricLoss.from_variables(values(loss, *others)) is not None
+    assert MetricLoss.from_variables(values(*metrics("train_loss", "train_loss"))) is None
 
 
 def test_a_mean_that_the_step_itself_sets_to_0():
     (metric,) = metrics("train_loss")
     metric.update_state(7.0)
-    loss = MetricLoss.among(values(metric))
+    loss = MetricLoss.from_variables(values(metric))
     found = []
     for number in (3.0, 4.0, 5.0):
         metric.reset_state()
         metric.update_state(number)
-        found.append(loss.since())
+        found.append(loss.mean_since_last())
     assert found == [3.0, 4.0, 5.0]
-    assert loss.since() is None
+    assert loss.mean_since_last() is None

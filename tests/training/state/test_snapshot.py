@@ -9,14 +9,14 @@ import tensorflow as tf
 
 from training.models import OwnStep, Subclassed, X, Y, mlp
 from uncork.compat.random_state import random_state, set_random_state
-from uncork.training.run.replay import Recording, replay
+from uncork.training.run.replay import BatchRecording, run_replay
 from uncork.training.run.step_settings import StepSettings
-from uncork.training.state.model_build import build
-from uncork.training.state.snapshot import Snapshot, variables, weights
+from uncork.training.state.model_build import build_model
+from uncork.training.state.snapshot import Snapshot, read_weights, training_variables
 
 
 def full(model) -> list[np.ndarray]:
-    return values(variables(model))
+    return values(training_variables(model))
 
 
 def values(held) -> list[np.ndarray]:
@@ -52,11 +52,11 @@ MODELS = {
 @pytest.mark.parametrize("case", MODELS)
 def test_training_leaves_no_trace(case):
     model = MODELS[case]()
-    build(model, (X[:2], Y[:2]))
-    with Snapshot(model).restored():
-        before, trained = full(model), weights(model)
+    build_model(model, (X[:2], Y[:2]))
+    with Snapshot(model).restore_at_end():
+        before, trained = full(model), read_weights(model)
         model.fit(X, Y, batch_size=4, verbose=0)
-        assert not same(weights(model), trained)
+        assert not same(read_weights(model), trained)
     assert same(full(model), before)
     assert int(model.optimizer.iterations) == 0
 
@@ -69,7 +69,7 @@ def test_training_again_repeats_itself_dropout_included(case):
     for _ in range(2):
         snapshot.restore()
         model.fit(X, Y, batch_size=4, shuffle=False, verbose=0)
-        results.append(weights(model))
+        results.append(read_weights(model))
     assert same(*results)
 
 
@@ -81,11 +81,11 @@ def test_training_goes_on_from_the_middle_bit_for_bit():
         model = mlp(keras.layers.Dropout(0.5))
         model.fit(X, Y, batch_size=4, verbose=0)
         if interrupted:
-            with Snapshot(model).restored():
+            with Snapshot(model).restore_at_end():
                 model.fit(X * 2, Y, batch_size=4, epochs=2, verbose=0)
                 random.random(), np.random.rand(), tf.random.uniform([])
         model.fit(X, Y, batch_size=4, verbose=0)
-        return weights(model)
+        return read_weights(model)
 
     assert same(train(True), train(False))
 
@@ -95,7 +95,7 @@ def test_metrics_and_flags_are_given_back():
     model.fit(X, Y, verbose=0)
     held = {m.name: values(m.variables) for m in model.metrics}
     function, history = model.train_function, model.history
-    with Snapshot(model).restored():
+    with Snapshot(model).restore_at_end():
         model.fit(X * 3, Y, verbose=0)
         model.stop_training, model.steps_per_execution, model.jit_compile = True, 4, True
         model.train_function = None
@@ -109,22 +109,22 @@ def test_metrics_and_flags_are_given_back():
 def test_an_error_inside_restores_as_well():
     model = mlp()
     model.fit(X, Y, verbose=0)
-    before = weights(model)
+    before = read_weights(model)
 
     def interrupted() -> None:
-        with Snapshot(model).restored():
+        with Snapshot(model).restore_at_end():
             model.set_weights([w * np.nan for w in model.get_weights()])
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         interrupted()
-    assert same(weights(model), before)
+    assert same(read_weights(model), before)
 
 
 def test_another_optimizer_put_in_place_is_taken_out_again():
     model = mlp()
     optimizer = model.optimizer
-    with Snapshot(model).restored():
+    with Snapshot(model).restore_at_end():
         model.optimizer = keras.optimizers.SGD()
     assert model.optimizer is optimizer
 
@@ -139,7 +139,7 @@ def test_values_alone_leave_flags_as_they_are():
 
 def test_a_snapshot_may_be_restored_again_and_again():
     model = mlp()
-    build(model, (X[:2], Y[:2]))
+    build_model(model, (X[:2], Y[:2]))
     snapshot = Snapshot(model)
     before = full(model)
     for _ in range(3):
@@ -185,7 +185,7 @@ def test_an_eager_draw_repeats_itself():
 def test_every_variable_counts_once():
     model = mlp(keras.layers.Dropout(0.5))
     Snapshot(model)
-    found = variables(model)
+    found = training_variables(model)
     assert len({id(v) for v in found}) == len(found)
     assert any("seed" in v.path for v in found)
     assert model.optimizer.iterations in [v for v in found if v is model.optimizer.iterations]
@@ -196,11 +196,11 @@ def test_variables_that_only_tensorflow_knows_are_given_back():
     model.counted = tf.Variable(1)
     model.layers[0].kept = [tf.Variable(tf.zeros((0, 2)), shape=(None, 2))]
     snapshot = Snapshot(model)
-    before = weights(model)
+    before = read_weights(model)
     model.counted.assign_add(5)
     model.layers[0].kept[0].assign(tf.ones((7, 2)))
-    assert len(weights(model)) == len(before)
-    assert int(weights(model)[-2]) == 6
+    assert len(read_weights(model)) == len(before)
+    assert int(read_weights(model)[-2]) == 6
     snapshot.restore_values()
     assert int(model.counted) == 1
     assert tf.shape(model.layers[0].kept[0]).numpy().tolist() == [0, 2]
@@ -227,14 +227,14 @@ class Counter(tf.Module):
 
 def test_generators_and_modules_of_tensorflow_s_are_given_back():
     model = mlp(Noisy())
-    build(model, (X[:2], Y[:2]))
+    build_model(model, (X[:2], Y[:2]))
     snapshot = Snapshot(model)
     (layer,) = (each for each in model.layers if isinstance(each, Noisy))
     before = layer.generator.state.numpy().tolist(), int(layer.helper.count)
     results = []
     for _ in range(2):
         model.fit(X, Y, batch_size=4, shuffle=False, verbose=0)
-        results.append(weights(model))
+        results.append(read_weights(model))
         assert layer.generator.state.numpy().tolist() != before[0]
         snapshot.restore()
     assert same(*results)
@@ -252,13 +252,13 @@ class Masked(keras.layers.Layer):
 
 def test_what_was_infinite_from_the_beginning_is_no_failure():
     model = mlp(Masked())
-    build(model, (X[:2], Y[:2]))
+    build_model(model, (X[:2], Y[:2]))
     snapshot = Snapshot(model)
-    recording = Recording(((X[:2], Y[:2]), (X[2:4], Y[2:4])))
+    recording = BatchRecording(((X[:2], Y[:2]), (X[2:4], Y[2:4])))
     settings = StepSettings(model)
-    runs = [replay(settings, snapshot, recording.feed([0, 1])) for _ in range(2)]
-    other = replay(settings, snapshot, recording.feed([1, 0]))
-    assert len(snapshot.not_finite) == 1
-    assert runs[0].finite
+    runs = [run_replay(settings, snapshot, recording.feed([0, 1])) for _ in range(2)]
+    other = run_replay(settings, snapshot, recording.feed([1, 0]))
+    assert len(snapshot.non_finite_positions) == 1
+    assert runs[0].is_finite
     assert runs[0].distance(runs[1]) == 0.0
     assert 0.0 < runs[0].distance(other) < np.inf

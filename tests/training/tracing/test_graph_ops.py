@@ -17,9 +17,9 @@ def named(concrete, kind):
 def test_ops_are_found_by_their_names_in_loops_and_branches_too():
     concrete = traced(lambda x: tf.square(x, name="inner_area"), tf.constant(2.0))
     ops = GraphOps()
-    assert ops.of("while/body/_3/cond/then/_12/inner_area").type == "Square"
-    assert ops.of("inner_area").graph is concrete.graph
-    assert ops.of("inner_area/fused_by_grappler") is None
+    assert ops.op_of_kernel("while/body/_3/cond/then/_12/inner_area").type == "Square"
+    assert ops.op_of_kernel("inner_area").graph is concrete.graph
+    assert ops.op_of_kernel("inner_area/fused_by_grappler") is None
 
 
 def test_a_kernel_of_a_loop_or_of_its_gradient_belongs_to_the_loop():
@@ -42,8 +42,8 @@ def test_a_kernel_of_a_loop_or_of_its_gradient_belongs_to_the_loop():
         "gradient_tape/one_by_one/while/one_by_one/while_grad/body/_30/"
         "gradient_tape/one_by_one/while/gradients/mul"
     )
-    assert ops.loop_of(forward) == ops.loop_of(backward) == loop
-    assert ops.loop_of("one_by_one/TensorArrayUnstack") is None
+    assert ops.loop_of_kernel(forward) == ops.loop_of_kernel(backward) == loop
+    assert ops.loop_of_kernel("one_by_one/TensorArrayUnstack") is None
 
 
 def test_what_no_weight_has_touched_depends_on_the_batch_alone():
@@ -58,10 +58,10 @@ def test_what_no_weight_has_touched_depends_on_the_batch_alone():
 
     concrete = traced(step, tf.constant(["a", "b"]))
     ops = GraphOps()
-    assert all(ops.is_of_batch(op) for op in named(concrete, "LookupTableFindV2"))
-    assert all(ops.is_of_batch(op) for op in named(concrete, "Square"))
-    assert not any(ops.is_of_batch(op) for op in named(concrete, "Sqrt"))
-    assert not any(ops.is_of_batch(op) for op in named(concrete, "ReadVariableOp"))
+    assert all(ops.is_batch_dependent(op) for op in named(concrete, "LookupTableFindV2"))
+    assert all(ops.is_batch_dependent(op) for op in named(concrete, "Square"))
+    assert not any(ops.is_batch_dependent(op) for op in named(concrete, "Sqrt"))
+    assert not any(ops.is_batch_dependent(op) for op in named(concrete, "ReadVariableOp"))
 
 
 def test_what_depends_on_nothing_does_not_depend_on_the_batch():
@@ -70,11 +70,11 @@ def test_what_depends_on_nothing_does_not_depend_on_the_batch():
 
     concrete = traced(step, tf.ones((2,)))
     ops = GraphOps()
-    assert not any(ops.is_of_batch(op) for op in named(concrete, "StatelessRandomNormalV2"))
-    assert ops.is_of_batch(concrete.graph.get_operation_by_name("noisy"))
+    assert not any(ops.is_batch_dependent(op) for op in named(concrete, "StatelessRandomNormalV2"))
+    assert ops.is_batch_dependent(concrete.graph.get_operation_by_name("noisy"))
 
 
 def test_of_two_graphs_the_one_that_was_traced_last_tells():
     graphs = [traced(lambda x: tf.square(x, name="twice_there"), tf.ones((n,))) for n in (1, 2, 3)]
-    assert GraphOps().of("twice_there").graph is graphs[-1].graph
+    assert GraphOps().op_of_kernel("twice_there").graph is graphs[-1].graph
     del graphs[1:]

@@ -10,17 +10,17 @@ import pytest
 import tensorflow as tf
 
 from uncork.core.base.errors import EditRefused
-from uncork.core.edits.step import JitCompile, MapsAtOnce, StepsPerExecution
+from uncork.core.edits.step import JitCompile, StepsPerExecution, VectorizedMapFn
 from uncork.training.loop_step.compiled_step import CompiledStep
 from uncork.training.loop_step.eager_step import EagerStep
-from uncork.training.loop_step.mode import Mode
+from uncork.training.loop_step.mode import StepMode
 from uncork.training.run.planned_step import PlannedStep
 from uncork.training.run.step_settings import StepSettings
-from uncork.training.tracing.map_fn import Maps
+from uncork.training.tracing.map_fn import MapVectorizer
 
 X = tf.random.stateless_normal((8, 4, 3), (1, 2))
 Y = tf.random.stateless_normal((8, 1), (3, 4))
-AT_ONCE = Mode(at_once=True)
+AT_ONCE = StepMode(has_vectorized_maps=True)
 MAP_FN = tf.map_fn
 
 
@@ -88,9 +88,9 @@ def test_a_step_of_a_loop_trains_the_same_without_the_loop():
     step = CompiledStep(switched.step)
     step.mode = AT_ONCE
     ours, theirs = ([float(each.step(X, Y)) for _ in range(6)] for each in (switched, plain))
-    assert step.unable == ""
-    assert not has_loop(step.graph(AT_ONCE).get_concrete_function(X, Y))
-    assert has_loop(step.graph().get_concrete_function(X, Y))
+    assert step.mode_refusal == ""
+    assert not has_loop(step.graph_function(AT_ONCE).get_concrete_function(X, Y))
+    assert has_loop(step.graph_function().get_concrete_function(X, Y))
     np.testing.assert_allclose(ours, theirs, rtol=1e-5)
     weights = zip(switched.model.variables, plain.model.variables, strict=True)
     for one, other in weights:
@@ -98,7 +98,11 @@ def test_a_step_of_a_loop_trains_the_same_without_the_loop():
 
 
 @pytest.mark.parametrize(
-    "mode", [Mode(at_once=True, xla=True), Mode(at_once=True, policy="mixed_bfloat16")]
+    "mode",
+    [
+        StepMode(has_vectorized_maps=True, is_xla=True),
+        StepMode(has_vectorized_maps=True, policy="mixed_bfloat16"),
+    ],
 )
 def test_together_with_other_ways_to_run_it(mode):
     training = Training()
@@ -106,9 +110,9 @@ def test_together_with_other_ways_to_run_it(mode):
     first = float(training.step(X, Y))
     step.mode = mode
     losses = [float(training.step(X, Y)) for _ in range(6)]
-    assert step.unable == ""
+    assert step.mode_refusal == ""
     assert losses[-1] < first
-    concrete = step.graph(mode).get_concrete_function(X, Y)
+    concrete = step.graph_function(mode).get_concrete_function(X, Y)
     assert not has_loop(concrete)
     if mode.policy:
         dtypes = {op.outputs[0].dtype for op in concrete.graph.get_operations() if op.outputs}
@@ -125,7 +129,7 @@ def test_layers_that_the_first_call_builds_are_built_by_the_step_as_written():
             return tf.map_fn(self.dense, x)
 
     trained = []
-    for mode in (Mode.WRITTEN, AT_ONCE):
+    for mode in (StepMode.ORIGINAL, AT_ONCE):
         keras.utils.set_random_seed(3)
         layer = Lazily()
 
@@ -141,9 +145,9 @@ def test_layers_that_the_first_call_builds_are_built_by_the_step_as_written():
         taken = CompiledStep(step)
         taken.mode = mode
         trained.append([float(step(X)) for _ in range(4)])
-        assert taken.unable == ""
+        assert taken.mode_refusal == ""
     np.testing.assert_allclose(*trained, rtol=1e-5)
-    assert not has_loop(taken.graph(AT_ONCE).get_concrete_function(X))
+    assert not has_loop(taken.graph_function(AT_ONCE).get_concrete_function(X))
 
 
 def test_an_eager_step_as_a_graph():
@@ -151,13 +155,13 @@ def test_an_eager_step_as_a_graph():
     step = EagerStep(Training.eager)
     try:
         losses = [float(training.eager(X, Y)) for _ in range(2)]
-        step.mode = Mode(graph=True, at_once=True)
+        step.mode = StepMode(is_graph=True, has_vectorized_maps=True)
         losses += [float(training.eager(X, Y)) for _ in range(4)]
-        assert (step.refusal, step.unable) == ("", "")
+        assert (step.refusal, step.mode_refusal) == ("", "")
         assert losses[-1] < losses[0]
-        assert not has_loop(step.graph(step.mode).get_concrete_function(training, X, Y))
+        assert not has_loop(step.graph_function(step.mode).get_concrete_function(training, X, Y))
     finally:
-        step.give_back()
+        step.restore()
 
 
 def test_a_map_that_stays_is_told_with_its_line():
@@ -169,7 +173,7 @@ def test_a_map_that_stays_is_told_with_its_line():
         training.step(X, Y)
     ((how, why),) = heard
     assert how == "as it was"
-    assert why == step.unable
+    assert why == step.mode_refusal
     assert "test_traced_maps.py:" in why
     assert "draws" in why
 
@@ -178,7 +182,7 @@ def test_a_step_without_a_map_goes_on_as_written():
     step = CompiledStep(tf.function(lambda x: 2 * x))
     step.mode = AT_ONCE
     assert [float(step.run(tf.constant(2.0))) for _ in range(3)] == [4.0] * 3
-    assert "called no tf.map_fn" in step.unable
+    assert "called no tf.map_fn" in step.mode_refusal
 
 
 def test_of_two_maps_one_may_stay():
@@ -192,18 +196,18 @@ def test_of_two_maps_one_may_stay():
     taken.mode = AT_ONCE
     for _ in range(3):
         np.testing.assert_allclose(step(X), expected, rtol=1e-5)
-    assert taken.unable == ""
+    assert taken.mode_refusal == ""
 
 
 def test_keras_s_own_map_is_one():
-    maps = Maps()
-    step = tf.function(maps.answered(lambda x: keras.ops.map(lambda row: 2 * row, x)))
+    maps = MapVectorizer()
+    step = tf.function(maps.wrap_function(lambda x: keras.ops.map(lambda row: 2 * row, x)))
     np.testing.assert_array_equal(step(X), 2 * X)
-    assert maps.replaced == 1
+    assert maps.vectorized_count == 1
 
 
 def test_functions_of_datasets_and_code_that_runs_op_by_op_are_not_touched():
-    maps, seen = Maps(), []
+    maps, seen = MapVectorizer(), []
 
     def step(x):
         data = tf.data.Dataset.from_tensors(x).map(lambda each: tf.map_fn(tf.norm, each))
@@ -215,22 +219,22 @@ def test_functions_of_datasets_and_code_that_runs_op_by_op_are_not_touched():
         other.join()
         return data.reduce(0.0, lambda total, norms: total + tf.reduce_sum(norms))
 
-    found = tf.function(maps.answered(step), autograph=False)(X)
+    found = tf.function(maps.wrap_function(step), autograph=False)(X)
     assert float(found) == pytest.approx(float(tf.reduce_sum(tf.map_fn(tf.norm, X))), rel=1e-6)
-    assert maps.replaced == 0
+    assert maps.vectorized_count == 0
     assert seen[0] is not MAP_FN
     assert seen[1:] == [float(MAP_FN(tf.norm, X)[0])] * 2
 
 
 def test_an_error_while_it_is_traced_leaves_tensorflow_s_own():
-    maps = Maps()
+    maps = MapVectorizer()
 
     def step(x):
         tf.map_fn(tf.norm, x)
         raise KeyError("no such thing")
 
     with pytest.raises(KeyError):
-        tf.function(maps.answered(step))(X)
+        tf.function(maps.wrap_function(step))(X)
     assert tf.map_fn is MAP_FN
 
 
@@ -238,18 +242,20 @@ def test_an_error_of_the_user_s_own_function_is_told_as_ever():
     def step(x):
         return tf.map_fn(lambda row: row.no_such_thing, x)
 
-    for each in (step, Maps().answered(step)):
+    for each in (step, MapVectorizer().wrap_function(step)):
         with pytest.raises(AttributeError, match="no_such_thing"):
             tf.function(each)(X)
     with pytest.raises(TypeError, match="no_such_option"):
-        tf.function(Maps().answered(lambda x: tf.map_fn(tf.norm, x, no_such_option=1)))(X)
+        tf.function(
+            MapVectorizer().wrap_function(lambda x: tf.map_fn(tf.norm, x, no_such_option=1))
+        )(X)
 
 
 def test_two_threads_may_trace_at_once():
     inside, done = threading.Barrier(2), []
 
     def trace():
-        with Maps().in_force():
+        with MapVectorizer().active():
             inside.wait(30)
         done.append(True)
 
@@ -263,9 +269,9 @@ def test_two_threads_may_trace_at_once():
 
 
 EDITS = [
-    (MapsAtOnce(),),
-    (MapsAtOnce(), JitCompile()),
-    (StepsPerExecution(steps=2), MapsAtOnce()),
+    (VectorizedMapFn(),),
+    (VectorizedMapFn(), JitCompile()),
+    (StepsPerExecution(steps=2), VectorizedMapFn()),
 ]
 
 
@@ -285,7 +291,7 @@ def test_fit_trains_the_same_without_the_loop(edits):
     for ours, theirs in zip(switched.variables, plain.variables, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-5)
     assert not {"train_step", "make_train_function"} & set(vars(switched))
-    assert settings._maps.replaced
+    assert settings._maps.vectorized_count
 
 
 @pytest.mark.parametrize("edits", EDITS)
@@ -293,22 +299,22 @@ def test_under_a_plan_too_and_back_again(edits):
     switched, plain = model(), model()
     told = []
     planned = PlannedStep(switched, edits, told.append)
-    np.testing.assert_allclose(fitted(switched, planned.in_force()), fitted(plain), rtol=1e-4)
+    np.testing.assert_allclose(fitted(switched, planned.active()), fitted(plain), rtol=1e-4)
     function = planned._functions["train_function"]
     assert switched.train_function is not function
     assert not {"train_step", "make_train_function"} & set(vars(switched))
-    fitted(switched, planned.in_force())
+    fitted(switched, planned.active())
     assert planned._functions["train_function"] is function
     assert told == []
     fitted(switched)
-    replaced = planned._maps.replaced
+    replaced = planned._maps.vectorized_count
     assert fitted(switched)
-    assert planned._maps.replaced == replaced, "the user's own step is traced as written"
+    assert planned._maps.vectorized_count == replaced, "the user's own step is traced as written"
 
 
 def test_where_every_map_stays_a_trial_is_refused():
     made = model(noise=0.1)
-    settings = StepSettings(made, (MapsAtOnce(),))
+    settings = StepSettings(made, (VectorizedMapFn(),))
     for _ in range(2):
         with pytest.raises(EditRefused, match="draws"):
             fitted(made, settings.active())
@@ -318,9 +324,9 @@ def test_where_every_map_stays_a_trial_is_refused():
 
 def test_where_every_map_stays_a_plan_says_so_and_goes_on():
     made, told = model(noise=0.1), []
-    planned = PlannedStep(made, (MapsAtOnce(),), told.append)
-    assert fitted(made, planned.in_force())
-    assert fitted(made, planned.in_force())
+    planned = PlannedStep(made, (VectorizedMapFn(),), told.append)
+    assert fitted(made, planned.active())
+    assert fitted(made, planned.active())
     assert len(told) == 1
     assert "stays a loop" in told[0]
 
@@ -346,12 +352,12 @@ def test_a_train_step_of_the_user_s_own():
             return {"loss": loss}
 
     histories = []
-    for edits in ((), (MapsAtOnce(),)):
+    for edits in ((), (VectorizedMapFn(),)):
         keras.utils.set_random_seed(2)
         made = Own()
         made(X)
         made.compile("adam")
         settings = StepSettings(made, edits)
         histories.append(fitted(made, settings.active()))
-    assert settings._maps.replaced
+    assert settings._maps.vectorized_count
     np.testing.assert_allclose(*histories, rtol=1e-4)

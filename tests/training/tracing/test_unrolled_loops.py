@@ -10,8 +10,8 @@ import pytest
 import tensorflow as tf
 
 from seen import watched_layers
-from uncork.training.tracing.graph_ops import living_graphs
-from uncork.training.tracing.unrolled_loops import unrolled
+from uncork.training.tracing.graph_ops import find_live_graphs
+from uncork.training.tracing.unrolled_loops import find_unrolled_loop
 
 ROUNDS = 64
 
@@ -24,12 +24,12 @@ def seen(monkeypatch):
     """
     keras.backend.clear_session()
     gc.collect()
-    earlier = list(living_graphs())
+    earlier = list(find_live_graphs())
 
     def later():
-        return [graph for graph in living_graphs() if all(graph is not e for e in earlier)]
+        return [graph for graph in find_live_graphs() if all(graph is not e for e in earlier)]
 
-    monkeypatch.setattr("uncork.training.tracing.unrolled_loops.living_graphs", later)
+    monkeypatch.setattr("uncork.training.tracing.unrolled_loops.find_live_graphs", later)
     with watched_layers() as layers:
         yield layers
 
@@ -53,12 +53,12 @@ def test_a_loop_around_one_cell_is_told_by_its_for_statement(seen):
         return tf.reduce_sum(state)
 
     step(tf.ones((2, ROUNDS, 3)))
-    found = unrolled(seen, 5.0)
+    found = find_unrolled_loop(seen, 5.0)
     assert found.at.endswith(f"test_unrolled.py:{line_of(step, 'for t in')}")
-    assert found.rounds == ROUNDS
-    assert found.ops > 1000
-    assert found.share > 0.9
-    assert found.seconds == pytest.approx(5.0 * found.share)
+    assert found.iterations == ROUNDS
+    assert found.op_count > 1000
+    assert found.op_share > 0.9
+    assert found.tracing_s == pytest.approx(5.0 * found.op_share)
 
 
 def test_a_loop_over_layers_cannot_be_written_otherwise(seen):
@@ -73,7 +73,7 @@ def test_a_loop_over_layers_cannot_be_written_otherwise(seen):
     step(tf.ones((2, 3)))
     graph = step.get_concrete_function(tf.ones((2, 3))).graph
     assert len(graph.get_operations()) > 1000
-    assert unrolled(seen, 5.0) is None
+    assert find_unrolled_loop(seen, 5.0) is None
 
 
 def test_a_layer_that_unrolls_is_told_by_where_it_is_made(seen):
@@ -84,10 +84,10 @@ def test_a_layer_that_unrolls_is_told_by_where_it_is_made(seen):
         return tf.reduce_sum(recurrent(x))
 
     step(tf.ones((2, ROUNDS, 3)))
-    found = unrolled(seen, 5.0)
+    found = find_unrolled_loop(seen, 5.0)
     assert found.at == seen.at(recurrent)
     assert "test_unrolled.py" in found.at
-    assert found.rounds == ROUNDS
+    assert found.iterations == ROUNDS
 
 
 def test_a_loop_around_the_call_is_none_of_the_step_s(seen):
@@ -101,8 +101,8 @@ def test_a_loop_around_the_call_is_none_of_the_step_s(seen):
 
     for _ in range(2):
         many(tf.ones((2, 3)))
-    assert unrolled(seen, 5.0) is None
+    assert find_unrolled_loop(seen, 5.0) is None
 
 
 def test_a_quick_first_step_is_not_looked_at(seen):
-    assert unrolled(seen, 0.5) is None
+    assert find_unrolled_loop(seen, 0.5) is None

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from uncork.training.tracing.vectorized_map import StaysLoopError, at_once
+from uncork.training.tracing.vectorized_map import NotVectorizedError, call_vectorized_map
 
 X = tf.random.stateless_normal((6, 4, 3), (1, 2))
 WEIGHT = tf.Variable(tf.random.stateless_normal((3,), (3, 4)))
@@ -93,7 +93,7 @@ def both(map_fn, elems, signature=None):
 
 def same(fn, elems=X, signature=None, **options):
     looped = both(lambda xs: tf.map_fn(fn, xs, **options), elems, signature)
-    whole = both(lambda xs: at_once(fn, xs, **options), elems, signature)
+    whole = both(lambda xs: call_vectorized_map(fn, xs, **options), elems, signature)
     expected, found = looped(elems), whole(elems)
     tf.nest.assert_same_structure(expected, found)
     for theirs, ours in zip(*map(tf.nest.flatten, (expected, found)), strict=True):
@@ -119,8 +119,8 @@ def refused(fn, elems=X, **options):
     @tf.function
     def run():
         try:
-            at_once(fn, elems, **options)
-        except StaysLoopError as reason:
+            call_vectorized_map(fn, elems, **options)
+        except NotVectorizedError as reason:
             reasons.append(str(reason))
 
     run.get_concrete_function()
@@ -170,7 +170,7 @@ def test_a_map_inside_a_map():
     def nested(map_fn):
         return both(lambda xs: map_fn(lambda x: map_fn(lambda row: row * WEIGHT, x), xs), X)
 
-    expected, found = nested(tf.map_fn)(X), nested(at_once)(X)
+    expected, found = nested(tf.map_fn)(X), nested(call_vectorized_map)(X)
     for theirs, ours in zip(expected, found, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5)
 
@@ -185,7 +185,7 @@ def test_branches_of_python_are_converted_as_they_would_be():
 
 
 def test_an_empty_batch_gives_an_empty_result():
-    run = tf.function(lambda xs: at_once(pooled, xs), input_signature=[ANY_LENGTH])
+    run = tf.function(lambda xs: call_vectorized_map(pooled, xs), input_signature=[ANY_LENGTH])
     assert [run(X[:n]).shape for n in (0, 1, 2, 6)] == [(0, 3), (1, 3), (2, 3), (6, 3)]
     np.testing.assert_allclose(run(X[:1]), [pooled(X[0])], rtol=1e-5)
 
@@ -195,7 +195,9 @@ def test_tensors_of_other_lengths_are_an_error_still():
 
     @tf.function(input_signature=both)
     def run(x, y):
-        return at_once(lambda given: given[0] + given[1], (x, y), fn_output_signature=tf.float32)
+        return call_vectorized_map(
+            lambda given: given[0] + given[1], (x, y), fn_output_signature=tf.float32
+        )
 
     assert run(X[0], X[1]).shape == (4, 3)
     with pytest.raises(tf.errors.InvalidArgumentError):
@@ -204,9 +206,11 @@ def test_tensors_of_other_lengths_are_an_error_still():
 
 
 def test_under_xla():
-    run = tf.function(lambda xs: at_once(pooled, xs), jit_compile=True)
+    run = tf.function(lambda xs: call_vectorized_map(pooled, xs), jit_compile=True)
     np.testing.assert_allclose(run(X), tf.map_fn(pooled, X), rtol=1e-5)
-    run = tf.function(lambda x: at_once(pooled, x), input_signature=[ANY_LENGTH], jit_compile=True)
+    run = tf.function(
+        lambda x: call_vectorized_map(pooled, x), input_signature=[ANY_LENGTH], jit_compile=True
+    )
     np.testing.assert_allclose(run(X), tf.map_fn(pooled, X), rtol=1e-5)
 
 
@@ -282,7 +286,7 @@ def test_a_ragged_result_stays():
 
 def test_variables_and_arrays_are_taken_apart_as_tensors():
     for elems in (tf.Variable(X), keras.Variable(X), X.numpy()):
-        run = tf.function(lambda elems=elems: at_once(pooled, elems))
+        run = tf.function(lambda elems=elems: call_vectorized_map(pooled, elems))
         np.testing.assert_allclose(run(), tf.map_fn(pooled, X), rtol=1e-5)
 
 
@@ -298,8 +302,8 @@ def test_what_cannot_be_converted_is_no_noise(capfd):
 def test_where_it_stays_nothing_is_left_in_the_graph():
     @tf.function
     def run():
-        with pytest.raises(StaysLoopError):
-            at_once(drawn, X)
+        with pytest.raises(NotVectorizedError):
+            call_vectorized_map(drawn, X)
 
     ops = run.get_concrete_function().graph.get_operations()
     assert [op.type for op in ops if op.type not in ("Const", "NoOp")] == []

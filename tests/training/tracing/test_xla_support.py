@@ -8,8 +8,8 @@ import pytest
 import tensorflow as tf
 
 from uncork.training.loop_step.compiled_step import CompiledStep
-from uncork.training.loop_step.mode import Mode
-from uncork.training.tracing.xla_support import ops_without_kernel
+from uncork.training.loop_step.mode import StepMode
+from uncork.training.tracing.xla_support import missing_kernel_reason
 
 
 def told(x):
@@ -23,7 +23,7 @@ def test_the_op_and_the_user_s_line_that_made_it():
     compiled = tf.function(told, jit_compile=True)
     with pytest.raises(tf.errors.InvalidArgumentError) as caught:
         compiled(tf.ones([3]))
-    said = ops_without_kernel(caught.value)
+    said = missing_kernel_reason(caught.value)
     assert said is not None
     assert said.startswith("XLA has no kernel for AsString")
     assert LINE in said
@@ -36,20 +36,20 @@ def test_an_argument_that_is_text_is_named():
     compiled = tf.function(lengths, jit_compile=True)
     with pytest.raises(tf.errors.InvalidArgumentError) as caught:
         compiled(tf.constant(["a", "b"]))
-    said = ops_without_kernel(caught.value)
+    said = missing_kernel_reason(caught.value)
     assert said is not None
     assert said.startswith("XLA takes no text, which the argument 'lines' is")
 
 
 @pytest.mark.parametrize("error", [ValueError("no such thing"), MemoryError()])
 def test_other_errors_say_nothing_of_ops(error):
-    assert ops_without_kernel(error) is None
+    assert missing_kernel_reason(error) is None
 
 
 def test_a_step_of_a_loop_says_so_and_goes_on_as_written():
     function = tf.function(told)
     step = CompiledStep(function)
-    step.mode = Mode.XLA
+    step.mode = StepMode.XLA
     assert function(tf.ones([3])).shape == [3]
-    assert step.unable.startswith("XLA has no kernel for AsString")
-    step.give_back()
+    assert step.mode_refusal.startswith("XLA has no kernel for AsString")
+    step.restore()

@@ -18,14 +18,14 @@ from uncork.core.edits.step import (
     MapOnDevice,
     StepsPerExecution,
 )
-from uncork.pipeline.ir.tree import read
-from uncork.pipeline.transforms.trailing_maps import last_maps
+from uncork.pipeline.ir.tree import read_pipeline
+from uncork.pipeline.transforms.trailing_maps import find_trailing_maps
 from uncork.training.input.feed import Feed
 from uncork.training.run.planned_step import PlannedStep
-from uncork.training.run.replay import Recording, replay
+from uncork.training.run.replay import BatchRecording, run_replay
 from uncork.training.run.step_settings import StepSettings
 from uncork.training.state.snapshot import Snapshot
-from uncork.training.transforms.device_maps import MapInStep, Unmade
+from uncork.training.transforms.device_maps import MapInStep, UnmappedBatch
 
 PIXELS = np.random.default_rng(3).integers(0, 256, (48, 6), "uint8")
 LABELS = np.arange(48, dtype="float32").reshape(-1, 1) % 3
@@ -56,7 +56,7 @@ def data(divided_by=255.0):
 
 
 def edit_of(dataset):
-    return MapOnDevice(expects=last_maps(read(dataset))[0].digest)
+    return MapOnDevice(expected_digest=find_trailing_maps(read_pipeline(dataset))[0].digest)
 
 
 @pytest.mark.parametrize("kind", [keras.Sequential, Counting])
@@ -65,13 +65,13 @@ def test_it_is_the_same_training_bit_for_bit(kind, others):
     model, dataset = made(kind), data()
     settings = StepSettings(model, (edit_of(dataset), *others))
     snapshot = Snapshot(model)
-    pairs = settings.in_two(Feed.of({"x": dataset}))
-    recording = Recording.in_two(pairs, most=6, max_bytes=1 << 20)
-    assert all(isinstance(batch, Unmade) for batch in recording.otherwise)
-    assert recording.otherwise[0].batch[0].dtype == tf.uint8
-    plain = replay(StepSettings(model), snapshot, recording.feed(ORDER))
-    moved = replay(settings, snapshot, recording.feed(ORDER, otherwise=True))
-    assert moved.equals(plain)
+    pairs = settings.batch_pairs(Feed.from_arguments({"x": dataset}))
+    recording = BatchRecording.from_pairs(pairs, max_batches=6, max_bytes=1 << 20)
+    assert all(isinstance(batch, UnmappedBatch) for batch in recording.variant_batches)
+    assert recording.variant_batches[0].batch[0].dtype == tf.uint8
+    plain = run_replay(StepSettings(model), snapshot, recording.feed(ORDER))
+    moved = run_replay(settings, snapshot, recording.feed(ORDER, for_variant=True))
+    assert moved.is_equal_to(plain)
     assert others or moved.losses == plain.losses
 
 
@@ -79,23 +79,25 @@ def test_one_that_makes_something_else_is_not_the_same():
     """The recording holds what the pipeline made: the step is not compared with itself."""
     model, dataset = made(), data()
     settings = StepSettings(model, (edit_of(dataset),))
-    pairs = settings.in_two(Feed.of({"x": dataset}))
-    recording = Recording.in_two(pairs, most=6, max_bytes=1 << 20)
-    settings.fed(Feed.of({"x": data(254.0)}))  # a map of the same ops that holds another number
+    pairs = settings.batch_pairs(Feed.from_arguments({"x": dataset}))
+    recording = BatchRecording.from_pairs(pairs, max_batches=6, max_bytes=1 << 20)
+    settings.training_feed(
+        Feed.from_arguments({"x": data(254.0)})
+    )  # a map of the same ops that holds another number
     snapshot = Snapshot(model)
-    plain = replay(StepSettings(model), snapshot, recording.feed(ORDER))
-    moved = replay(settings, snapshot, recording.feed(ORDER, otherwise=True))
-    assert not moved.equals(plain)
+    plain = run_replay(StepSettings(model), snapshot, recording.feed(ORDER))
+    moved = run_replay(settings, snapshot, recording.feed(ORDER, for_variant=True))
+    assert not moved.is_equal_to(plain)
 
 
 def test_xla_compiles_it_with_the_step():
     model, dataset = made(drops=False), data()
     settings = StepSettings(model, (edit_of(dataset), JitCompile()))
     snapshot = Snapshot(model)
-    pairs = settings.in_two(Feed.of({"x": dataset}))
-    recording = Recording.in_two(pairs, most=6, max_bytes=1 << 20)
-    plain = replay(StepSettings(model), snapshot, recording.feed(ORDER))
-    moved = replay(settings, snapshot, recording.feed(ORDER, otherwise=True))
+    pairs = settings.batch_pairs(Feed.from_arguments({"x": dataset}))
+    recording = BatchRecording.from_pairs(pairs, max_batches=6, max_bytes=1 << 20)
+    plain = run_replay(StepSettings(model), snapshot, recording.feed(ORDER))
+    moved = run_replay(settings, snapshot, recording.feed(ORDER, for_variant=True))
     assert moved.distance(plain) < 1e-3
 
 
@@ -110,9 +112,9 @@ def test_fit_trains_and_validates_the_same_model(divisors):
         for divisor in divisors:
             given = {"x": data(divisor), "validation_data": data(), "epochs": 2, "verbose": 0}
             if planned:
-                x = step.fed(given)
+                x = step.training_x(given)
                 assert x.element_spec.batch[0].dtype == tf.uint8
-                with step.in_force():
+                with step.active():
                     told.append(model.fit(**{**given, "x": x}).history)
             else:
                 told.append(model.fit(**given).history)
@@ -128,8 +130,8 @@ def test_the_model_is_left_as_it_was():
     model.fit(dataset, verbose=0)  # Keras has attributes of its own from there on
     before = set(vars(model))
     step = PlannedStep(model, (edit_of(dataset),))
-    x = step.fed({"x": dataset})
-    with step.in_force():
+    x = step.training_x({"x": dataset})
+    with step.active():
         model.fit(x, verbose=0)
     assert set(vars(model)) == before
     model.fit(dataset, verbose=0)  # of batches that are made, as ever
@@ -137,8 +139,8 @@ def test_the_model_is_left_as_it_was():
 
 def test_batches_from_memory_are_trained_on_as_they_are():
     model, dataset = made(), data()
-    held = Feed.of({"x": dataset}).resident(list(dataset.take(2)))
-    assert MapInStep(model, edit_of(dataset)).fed(held) is held
+    held = Feed.from_arguments({"x": dataset}).with_resident_batches(list(dataset.take(2)))
+    assert MapInStep(model, edit_of(dataset)).training_feed(held) is held
 
 
 @pytest.mark.parametrize(
@@ -151,7 +153,7 @@ def test_batches_from_memory_are_trained_on_as_they_are():
 )
 def test_other_data_is_refused(arguments, received):
     with pytest.raises(EditRefused, match=received):
-        PlannedStep(made(), (edit_of(data()),)).fed(arguments)
+        PlannedStep(made(), (edit_of(data()),)).training_x(arguments)
 
 
 def test_other_steps_are_refused():
@@ -162,10 +164,10 @@ def test_other_steps_are_refused():
     scaling = keras.Sequential([keras.Input((6,)), scale, layers.Dense(1)])
     scaling.compile("sgd", "mse")
     with pytest.raises(EditRefused, match="first layers"):
-        StepSettings(scaling, (edit, LayersInInput(layers=("scale",))))
+        StepSettings(scaling, (edit, LayersInInput(layer_names=("scale",))))
 
 
-@pytest.mark.parametrize("edit", [StepsPerExecution(steps=2), LayersInInput(layers=("half",))])
+@pytest.mark.parametrize("edit", [StepsPerExecution(steps=2), LayersInInput(layer_names=("half",))])
 def test_a_part_that_is_split_off_is_split_off_once(edit):
     """By Keras, whatever of the step the plan changes."""
 
@@ -176,8 +178,8 @@ def test_a_part_that_is_split_off_is_split_off_once(edit):
         model.compile("sgd", "mse")
         given = {"x": PIXELS / 255.0, "y": LABELS, "batch_size": 4, "validation_split": 0.25}
         step = PlannedStep(model, (edit,))
-        x = step.fed(given) if planned else given["x"]
-        with step.in_force() if planned else nullcontext():
+        x = step.training_x(given) if planned else given["x"]
+        with step.active() if planned else nullcontext():
             told = model.fit(**{**given, "x": x}, verbose=0, shuffle=False).history
         return told, [w.numpy() for w in model.weights]
 

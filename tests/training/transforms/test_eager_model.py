@@ -9,9 +9,9 @@ import tensorflow as tf
 
 from uncork.core.base.errors import EditRefused
 from uncork.core.edits.step import JitCompile, StepsPerExecution, TfFunction
-from uncork.training.run.edit_checks import check
+from uncork.training.run.edit_checks import check_edits
 from uncork.training.run.step_settings import StepSettings
-from uncork.training.transforms.eager_model import graph_training, guards_of, traceable
+from uncork.training.transforms.eager_model import check_traceable, create_guards, train_as_graph
 
 X, Y = np.ones((32, 3), "float32"), np.ones((32, 1), "float32")
 
@@ -93,9 +93,9 @@ def fitted(made, epochs=1, **options):
 def test_a_step_that_computes_alone_may_be_a_graph(make):
     made = make()
     fitted(made)
-    refusal, code = traceable(made, lambda: fitted(made))
+    refusal, code = check_traceable(made, lambda: fitted(made))
     assert refusal == ""
-    check(made, (TfFunction(code=code), JitCompile()))
+    check_edits(made, (TfFunction(code_digest=code), JitCompile()))
 
 
 @pytest.mark.parametrize(
@@ -108,23 +108,23 @@ def test_a_step_that_computes_alone_may_be_a_graph(make):
 def test_a_step_that_does_more_may_not(make, words, capsys):
     made = make()
     fitted(made)
-    assert traceable(made, lambda: fitted(made))[0] == words
+    assert check_traceable(made, lambda: fitted(made))[0] == words
 
 
 def test_nothing_that_keras_does_in_a_fit_counts_as_a_change():
     made = model(Scaled())
     fitted(made)
-    guards = guards_of(made)
+    guards = create_guards(made)
     stop = keras.callbacks.EarlyStopping("loss", patience=0, min_delta=100.0)
     fitted(made, epochs=3, validation_data=(X, Y), callbacks=[stop])
     made.optimizer.learning_rate = 0.5
-    assert guards.changed() is None
+    assert guards.find_change() is None
 
 
 def run_as_graph(made, heard, **options):
     """As ``uncork run`` does it."""
-    check(made, (TfFunction(code=guards_of(made).code),))
-    with graph_training(made, heard.append):
+    check_edits(made, (TfFunction(code_digest=create_guards(made).code_digest),))
+    with train_as_graph(made, heard.append):
         return fitted(made, **options)
 
 
@@ -203,7 +203,7 @@ def test_an_attribute_that_comes_later_is_seen():
 def test_an_attribute_that_is_set_in_the_step_is_seen():
     made = model(Remembering())
     fitted(made)
-    assert traceable(made, lambda: fitted(made))[0] == "it changes 'last' in each step"
+    assert check_traceable(made, lambda: fitted(made))[0] == "it changes 'last' in each step"
 
 
 @pytest.mark.parametrize("steps", [1, 2, 5])
@@ -234,14 +234,14 @@ def test_validation_stays_eager():
 
 def test_steps_cannot_be_chained_beside_an_eager_validation():
     made = model()
-    edits = (TfFunction(code=guards_of(made).code), StepsPerExecution(steps=4))
+    edits = (TfFunction(code_digest=create_guards(made).code_digest), StepsPerExecution(steps=4))
     with pytest.raises(EditRefused, match="validation"):
-        check(made, edits)
+        check_edits(made, edits)
 
 
 def test_a_trial_runs_as_a_graph_and_leaves_no_trace():
     made = model(Scaled())
-    settings = StepSettings(made, (TfFunction(code=guards_of(made).code),))
+    settings = StepSettings(made, (TfFunction(code_digest=create_guards(made).code_digest),))
     batches = iter(tf.data.Dataset.from_tensors((X, Y)).repeat())
     with settings.active():
         assert not made.run_eagerly
@@ -251,14 +251,14 @@ def test_a_trial_runs_as_a_graph_and_leaves_no_trace():
 
 def test_other_code_is_refused():
     with pytest.raises(EditRefused, match="is another one"):
-        check(model(Scaled()), (TfFunction(code=guards_of(model()).code),))
+        check_edits(model(Scaled()), (TfFunction(code_digest=create_guards(model()).code_digest),))
 
 
 def test_a_compiled_model_is_refused():
     made = model()
     made.run_eagerly = False
     with pytest.raises(EditRefused, match="compiled already"):
-        check(made, (TfFunction(code=guards_of(made).code),))
+        check_edits(made, (TfFunction(code_digest=create_guards(made).code_digest),))
 
 
 class Rows(OwnStep):
@@ -277,7 +277,7 @@ class Rows(OwnStep):
 def test_what_cannot_be_traced_after_all_goes_on_op_by_op():
     made, heard = Rows(), []
     made.compile("adam", "mse", run_eagerly=True)
-    with graph_training(made, heard.append):
+    with train_as_graph(made, heard.append):
         made.fit(X[:30], Y[:30], batch_size=8, epochs=2, verbose=0)
     assert int(made.optimizer.iterations) == 8
     (why,) = heard

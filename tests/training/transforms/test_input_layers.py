@@ -13,10 +13,15 @@ from uncork.core.edits.step import FlatUpdates, JitCompile, LayersInInput, Steps
 from uncork.training.input.feed import Feed
 from uncork.training.run.fit_runner import FitRunner
 from uncork.training.run.planned_step import PlannedStep
-from uncork.training.run.replay import Recording, replay
+from uncork.training.run.replay import BatchRecording, run_replay
 from uncork.training.run.step_settings import StepSettings
 from uncork.training.state.snapshot import Snapshot
-from uncork.training.transforms.input_layers import Begun, FirstLayers, draws, first_layers
+from uncork.training.transforms.input_layers import (
+    LayersInPipeline,
+    PreprocessedBatch,
+    find_preprocessing_layers,
+    has_random_layers,
+)
 
 TEXTS = ["a b c d e", "b c d", "d e f a a", "x y z"] * 6
 LABELS = [[0.0], [1.0], [1.0], [0.0]] * 6
@@ -68,12 +73,12 @@ def reviews():
 
 
 def names(model):
-    return tuple(layer.name for layer in first_layers(model))
+    return tuple(layer.name for layer in find_preprocessing_layers(model))
 
 
 def edit_of(model):
-    begin = first_layers(model)
-    return LayersInInput(layers=names(model), draws=draws(begin))
+    begin = find_preprocessing_layers(model)
+    return LayersInInput(layer_names=names(model), is_random=has_random_layers(begin))
 
 
 def moved(*first, **how):
@@ -94,16 +99,18 @@ KINDS = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_is_the_same_training_bit_for_bit(kind):
     model, edit = KINDS[kind]()
-    assert edit.draws == (kind != "what draws nothing")
+    assert edit.is_random == (kind != "what draws nothing")
     snapshot = Snapshot(model)
-    recording = Recording.of(Feed.of({"x": reviews()}), model, most=6, max_bytes=1 << 20)
+    recording = BatchRecording.from_feed(
+        Feed.from_arguments({"x": reviews()}), model, max_batches=6, max_bytes=1 << 20
+    )
     steps = ((), (edit,), (edit, StepsPerExecution(steps=3), FlatUpdates()))
     plain, alone, grouped = (
-        replay(StepSettings(model, edits), snapshot, recording.feed(ORDER)) for edits in steps
+        run_replay(StepSettings(model, edits), snapshot, recording.feed(ORDER)) for edits in steps
     )
-    assert alone.equals(plain)
+    assert alone.is_equal_to(plain)
     assert alone.losses == plain.losses
-    assert grouped.equals(plain)
+    assert grouped.is_equal_to(plain)
 
 
 def of_arrays():
@@ -121,8 +128,8 @@ def test_fit_trains_evaluates_and_saves_the_same_model(calls, data, tmp_path):
         for number in range(calls):
             given = {**data(), "validation_data": reviews(), "epochs": 2, "verbose": 0}
             if planned:
-                x = step.fed(given)
-                with step.in_force():
+                x = step.training_x(given)
+                with step.active():
                     history = model.fit(**{**given, "x": x}).history
             else:
                 history = model.fit(**given).history
@@ -152,12 +159,14 @@ def test_outputs_come_as_the_model_gives_them(many):
     rows = np.random.default_rng(0).normal(size=(12, 6)).astype("float32")
     data = tf.data.Dataset.from_tensor_slices((rows, dict.fromkeys(ends, rows[:, :1]))).batch(4)
     snapshot = Snapshot(model)
-    recording = Recording.of(Feed.of({"x": data}), model, most=3, max_bytes=1 << 20)
+    recording = BatchRecording.from_feed(
+        Feed.from_arguments({"x": data}), model, max_batches=3, max_bytes=1 << 20
+    )
     plain, other = (
-        replay(StepSettings(model, edits), snapshot, recording.feed([0, 1, 2]))
+        run_replay(StepSettings(model, edits), snapshot, recording.feed([0, 1, 2]))
         for edits in ((), (edit_of(model),))
     )
-    assert other.equals(plain)
+    assert other.is_equal_to(plain)
 
 
 def test_weights_of_samples_come_along():
@@ -165,12 +174,14 @@ def test_weights_of_samples_come_along():
     weights = np.linspace(0.1, 2.0, len(TEXTS)).astype("float32")
     data = tf.data.Dataset.from_tensor_slices((TEXTS, LABELS, weights)).batch(4)
     snapshot = Snapshot(model)
-    recording = Recording.of(Feed.of({"x": data}), model, most=6, max_bytes=1 << 20)
+    recording = BatchRecording.from_feed(
+        Feed.from_arguments({"x": data}), model, max_batches=6, max_bytes=1 << 20
+    )
     plain, other = (
-        replay(StepSettings(model, edits), snapshot, recording.feed(ORDER))
+        run_replay(StepSettings(model, edits), snapshot, recording.feed(ORDER))
         for edits in ((), (edit,))
     )
-    assert other.equals(plain)
+    assert other.is_equal_to(plain)
     assert other.losses == plain.losses
 
 
@@ -178,13 +189,20 @@ def test_a_resident_step_is_one_without_these_layers():
     model, edit = KINDS["what draws"]()
     settings = StepSettings(model, (edit,))
     batch = next(iter(reviews()))
-    fed = settings.fed(Feed.of({"x": reviews()}).resident([batch]))
-    assert fed.held == 1
+    fed = settings.training_feed(
+        Feed.from_arguments({"x": reviews()}).with_resident_batches([batch])
+    )
+    assert fed.resident_batch_count == 1
     first = next(iter(fed.x))
-    assert isinstance(first, Begun)
-    assert first.made.shape == (4, 20)
+    assert isinstance(first, PreprocessedBatch)
+    assert first.layer_outputs.shape == (4, 20)
     before = model.layers[0].seeds.state.numpy()
-    runner = FitRunner(settings, Feed.of({"x": reviews()}).resident([batch]), Snapshot(model), 4.0)
+    runner = FitRunner(
+        settings,
+        Feed.from_arguments({"x": reviews()}).with_resident_batches([batch]),
+        Snapshot(model),
+        4.0,
+    )
     runner.prime()
     drawn = model.layers[0].seeds.state.numpy() - before
     assert np.abs(drawn).sum() <= 2, "once for the batch that is held, and not in each step"
@@ -205,14 +223,17 @@ def turning():
 
 def test_xla_compiles_a_step_that_what_it_cannot_take_has_left(monkeypatch):
     model = turning()
-    edits = (LayersInInput(layers=("turn",), draws=True), JitCompile())
+    edits = (LayersInInput(layer_names=("turn",), is_random=True), JitCompile())
     with pytest.raises(EditRefused, match="RandomRotation"):
         StepSettings(model, edits[1:])
     snapshot = Snapshot(model)
-    recording = Recording.of(Feed.of({"x": pictures()}), model, most=5, max_bytes=1 << 20)
+    recording = BatchRecording.from_feed(
+        Feed.from_arguments({"x": pictures()}), model, max_batches=5, max_bytes=1 << 20
+    )
     order = [0, 1, 2, 3, 4, 0]
     plain, compiled = (
-        replay(StepSettings(model, each), snapshot, recording.feed(order)) for each in ((), edits)
+        run_replay(StepSettings(model, each), snapshot, recording.feed(order))
+        for each in ((), edits)
     )
     assert compiled.distance(plain) < 1e-5
     asked, function = [], tf.function
@@ -234,15 +255,15 @@ def test_what_stays_in_the_step_still_keeps_xla_from_it():
     model = keras.Sequential([keras.Input((8, 8, 3)), *parts, layers.RandomRotation(0.1)])
     model.compile("adam", "mse", jit_compile=False)
     with pytest.raises(EditRefused, match="RandomRotation"):
-        StepSettings(model, (LayersInInput(layers=("scale",)), JitCompile()))
+        StepSettings(model, (LayersInInput(layer_names=("scale",)), JitCompile()))
 
 
 def test_a_validation_is_measured_with_them():
     model, edit = KINDS["what draws nothing"]()
     runner = FitRunner(
-        StepSettings(model, (edit,)), Feed.of({"x": reviews()}), Snapshot(model), 4.0
+        StepSettings(model, (edit,)), Feed.from_arguments({"x": reviews()}), Snapshot(model), 4.0
     )
-    runner.validates = True
+    runner.is_validation = True
     assert runner.block(0.01).steps > 0
 
 
@@ -321,9 +342,9 @@ def test_layers_behind_are_found_up_to_the_first_that_learns():
 def test_another_model_is_refused():
     model, edit = KINDS["what draws nothing"]()
     with pytest.raises(EditRefused, match="begins with count"):
-        StepSettings(model, (LayersInInput(layers=("other",)),))
+        StepSettings(model, (LayersInInput(layer_names=("other",)),))
     with pytest.raises(EditRefused, match="layer that learns"):
-        FirstLayers(scaled(), edit)
+        LayersInPipeline(scaled(), edit)
 
 
 @pytest.mark.parametrize(
@@ -337,7 +358,7 @@ def test_another_model_is_refused():
 def test_other_data_is_refused(given):
     model, edit = KINDS["what draws nothing"]()
     with pytest.raises(EditRefused):
-        StepSettings(model, (edit,)).fed(Feed.of(given))
+        StepSettings(model, (edit,)).training_feed(Feed.from_arguments(given))
 
 
 class Warming(layers.Layer):
@@ -366,7 +387,7 @@ def test_layers_that_go_by_more_than_the_batch_stay_in_the_step(layer, told):
     rows = np.ones((8, 6), "float32")
     data = tf.data.Dataset.from_tensor_slices((rows, rows[:, :2])).batch(4)
     with pytest.raises(EditRefused, match=told):
-        StepSettings(model, (edit_of(model),)).fed(Feed.of({"x": data}))
+        StepSettings(model, (edit_of(model),)).training_feed(Feed.from_arguments({"x": data}))
 
 
 def test_an_error_in_a_layer_is_the_same():
@@ -381,8 +402,8 @@ def test_an_error_in_a_layer_is_the_same():
     for planned in (False, True):
         model, edit = moved(Strict(), counting())
         step = PlannedStep(model, (edit,) if planned else ())
-        with pytest.raises(tf.errors.InvalidArgumentError, match="no such review"), step.in_force():
-            model.fit(step.fed({"x": data}), verbose=0)
+        with pytest.raises(tf.errors.InvalidArgumentError, match="no such review"), step.active():
+            model.fit(step.training_x({"x": data}), verbose=0)
         seen.append(int(model.optimizer.iterations))
     assert seen[0] == seen[1]
 
@@ -394,6 +415,8 @@ def test_a_second_model_begins_with_layers_of_other_names() -> None:
         model.compile("sgd", "mse")
         return model
 
-    edit = LayersInInput(layers=tuple(layer.name for layer in first_layers(made())))
+    edit = LayersInInput(
+        layer_names=tuple(layer.name for layer in find_preprocessing_layers(made()))
+    )
     second = made()
-    assert FirstLayers(second, edit).layers == [second.layers[0]]
+    assert LayersInPipeline(second, edit).layers == [second.layers[0]]

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 import uncork
 from uncork.core.base.errors import WrongUse
-from uncork.training.state.model_build import build
+from uncork.training.state.model_build import build_model
 
 X = np.random.default_rng(1).normal(size=(64, 4)).astype("float32")
 
@@ -49,7 +49,7 @@ def test_a_model_without_call_is_built_by_its_step(built):
     model = Autoencoder(parts(built=built))
     model.compile("adam")
     before = model.encoder.get_weights()
-    build(model, tf.constant(X[:8]))
+    build_model(model, tf.constant(X[:8]))
     assert all(layer.built for layer in (model.encoder, model.decoder))
     assert len(model.trainable_variables) == 4
     for ours, theirs in zip(model.encoder.get_weights(), before, strict=built):
@@ -73,4 +73,4 @@ def test_one_whose_step_cannot_be_traced_either_is_refused():
     model = Broken(parts(built=False))
     model.compile("adam")
     with pytest.raises(WrongUse, match="cannot take a batch"):
-        build(model, tf.constant(X[:8]))
+        build_model(model, tf.constant(X[:8]))

@@ -10,29 +10,32 @@ import tensorflow as tf
 
 from uncork.core.base.record import replace
 from uncork.core.edits.step import PadArguments
-from uncork.core.evidence.batches import OpenAxis
+from uncork.core.evidence.batches import VaryingAxis
 from uncork.training.loop_step.compiled_step import CompiledStep
-from uncork.training.loop_step.mode import Mode
-from uncork.training.transforms.padded_arguments import WithLengths, form_of
+from uncork.training.loop_step.mode import StepMode
+from uncork.training.transforms.padded_arguments import PaddedArgumentFunction, describe_call_form
 
 
-def longer(*axes: OpenAxis, multiple: int = 4, form: str = "") -> PadArguments:
-    return PadArguments(code="", form=form, multiple=multiple, axes=axes)
+def longer(*axes: VaryingAxis, multiple: int = 4, form: str = "") -> PadArguments:
+    return PadArguments(code_digest="", call_signature=form, multiple=multiple, axes=axes)
 
 
 def given(edit: PadArguments, *args: Any, **kwargs: Any) -> Any:
     """What the function is called with; of this form, unless the edit is for another one."""
-    edit, found = replace(edit, form=edit.form or form_of(args, kwargs)), list[Any]()
+    edit, found = (
+        replace(edit, call_signature=edit.call_signature or describe_call_form(args, kwargs)),
+        list[Any](),
+    )
 
     class Function:
         def __call__(self, *args: Any, **kwargs: Any) -> None:
             found.append((args, kwargs))
 
-    WithLengths(Function(), edit)(*args, **kwargs)
+    PaddedArgumentFunction(Function(), edit)(*args, **kwargs)
     return found[0]
 
 
-FIRST = OpenAxis(tensor=0, axis=1, longest=16, fill=-1.0)
+FIRST = VaryingAxis(tensor_index=0, axis=1, max_length=16, padding_value=-1.0)
 
 
 @pytest.mark.parametrize("dtype", [tf.int32, tf.float32, tf.bfloat16, tf.int64])
@@ -49,13 +52,18 @@ def test_arrays_stay_arrays() -> None:
 
 
 def test_text_is_filled_up_with_nothing() -> None:
-    (x,), _ = given(longer(OpenAxis(tensor=0, axis=1, longest=16)), tf.constant([["a", "b", "c"]]))
+    (x,), _ = given(
+        longer(VaryingAxis(tensor_index=0, axis=1, max_length=16)), tf.constant([["a", "b", "c"]])
+    )
     assert x.numpy().tolist() == [[b"a", b"b", b"c", b""]]
 
 
 def test_parts_are_counted_as_tensorflow_takes_calls_apart() -> None:
     """By position first, then by name, dictionaries in the order of their keys."""
-    edit = longer(OpenAxis(tensor=2, axis=1, longest=16), OpenAxis(tensor=3, axis=1, longest=16))
+    edit = longer(
+        VaryingAxis(tensor_index=2, axis=1, max_length=16),
+        VaryingAxis(tensor_index=3, axis=1, max_length=16),
+    )
     short = tf.ones((1, 3))
     (x, parts), named = given(edit, short, {"b": short, "a": short}, weight=short)
     shapes = [tuple(part.shape) for part in (x, parts["a"], parts["b"], named["weight"])]
@@ -69,7 +77,7 @@ def test_none_gets_longer_than_the_longest_that_was_seen(length: int) -> None:
 
 
 ROWS = tf.ones((1, 3))
-FORM = form_of((ROWS, 0.5), {"training": True})
+FORM = describe_call_form((ROWS, 0.5), {"training": True})
 
 
 @pytest.mark.parametrize(
@@ -102,9 +110,9 @@ def test_what_is_as_long_as_that_is_handed_over_itself() -> None:
 def test_a_step_is_traced_for_few_lengths() -> None:
     function = tf.function(tf.shape, jit_compile=True)
     step = CompiledStep(function)
-    step.mode = Mode(lengths=longer(FIRST, form=form_of((ROWS,), {})))
+    step.mode = StepMode(padded_arguments=longer(FIRST, form=describe_call_form((ROWS,), {})))
     found = [function(tf.ones((1, length))).numpy()[1] for length in (1, 2, 3, 4, 5, 8, 18)]
-    step.give_back()
+    step.restore()
     assert found == [4, 4, 4, 4, 8, 8, 18]
-    assert step.graph(step.mode).experimental_get_tracing_count() == 3
+    assert step.graph_function(step.mode).experimental_get_tracing_count() == 3
     assert function(tf.ones((1, 3))).numpy().tolist() == [1, 3]

@@ -14,17 +14,21 @@ from uncork.pipeline.equivalence.closeness import Closeness
 from uncork.pipeline.equivalence.digests import (
     ElementDigests,
     EpochDigests,
-    Failure,
+    IterationError,
     element_digests,
 )
 from uncork.pipeline.equivalence.samples import sample_digests
-from uncork.pipeline.equivalence.seeded_twin import seeded
-from uncork.pipeline.ir.tree import read
-from uncork.pipeline.profile.throughput import Supplied
-from uncork.pipeline.transforms.apply import apply
+from uncork.pipeline.equivalence.seeded_twin import create_seeded_copy
+from uncork.pipeline.ir.tree import read_pipeline
+from uncork.pipeline.profile.throughput import SupplyRate
+from uncork.pipeline.transforms.apply import apply_edit
 from uncork.training import variant as version
-from uncork.training.variant import Version
-from uncork.verify.criteria.elements import prove_alive, prove_close, prove_elements
+from uncork.training.variant import Variant
+from uncork.verify.criteria.elements import (
+    frozen_randomness_reason,
+    prove_elements,
+    prove_elements_close,
+)
 from uncork.verify.provers import pipeline as pipeline_proofs
 from uncork.verify.provers.pipeline import PipelineProver
 
@@ -138,7 +142,7 @@ def fail(x, y):
 
 
 def twin_digests(dataset: Dataset, lie=None) -> ElementDigests:
-    twin = seeded(read(dataset), 1).dataset
+    twin = create_seeded_copy(read_pipeline(dataset), 1).dataset
     return element_digests(lie(twin) if lie else twin, max_elements=100)
 
 
@@ -148,7 +152,7 @@ def test_a_lie_is_refused(case, lie):
     made = PIPELINES[case]()
     original, edited = twin_digests(made), twin_digests(made, LIES[lie])
     for whole in (True, False):
-        proof = prove_elements(original, edited, "exact", whole=whole)
+        proof = prove_elements(original, edited, "exact", require_complete=whole)
         assert not proof.passed
         assert proof.detail.startswith("epoch 1: ")
 
@@ -156,7 +160,7 @@ def test_a_lie_is_refused(case, lie):
 @anywhere
 def test_the_truth_is_believed(case):
     made = PIPELINES[case]()
-    proof = prove_elements(twin_digests(made), twin_digests(made), "exact", whole=True)
+    proof = prove_elements(twin_digests(made), twin_digests(made), "exact", require_complete=True)
     assert proof.passed
     assert proof.detail.startswith("all 14 batches of 2 epochs are equal")
 
@@ -167,7 +171,7 @@ def lying(monkeypatch):
 
     def install(lie):
         def dishonest(pipeline, edit):
-            return read(lie(apply(pipeline, edit).dataset))
+            return read_pipeline(lie(apply_edit(pipeline, edit).dataset))
 
         for module in (version, pipeline_proofs):
             monkeypatch.setattr(module, "apply", dishonest)
@@ -176,15 +180,15 @@ def lying(monkeypatch):
 
 
 def proved(dataset: Dataset, *edits, guarantee="exact"):
-    version = Version(read(dataset)).with_pipeline_edits(edits)
-    return PipelineProver(read(dataset)).prove(version, guarantee, BUDGET_S)
+    version = Variant(read_pipeline(dataset)).with_pipeline_edits(edits)
+    return PipelineProver(read_pipeline(dataset)).prove(version, guarantee, BUDGET_S)
 
 
 @pytest.mark.parametrize("lie", LIES)
 @pytest.mark.parametrize("case", ["plain"])
 def test_an_edit_that_lies_is_refused(case, lie, lying):
     lying(LIES[lie])
-    assert not proved(PIPELINES[case](), Prefetch(expects="")).passed
+    assert not proved(PIPELINES[case](), Prefetch(expected_digest="")).passed
 
 
 def check(x, y, below=9):
@@ -260,9 +264,9 @@ PAIRS = {
 @pytest.mark.parametrize("lie", PAIRS)
 def test_a_pipeline_of_another_kind_is_refused(lie):
     original, edited = (twin_digests(make()) for make in PAIRS[lie])
-    assert not prove_elements(original, edited, "exact", whole=False).passed
+    assert not prove_elements(original, edited, "exact", require_complete=False).passed
     honest = twin_digests(PAIRS[lie][0]())
-    assert prove_elements(original, honest, "exact", whole=False).passed
+    assert prove_elements(original, honest, "exact", require_complete=False).passed
 
 
 FROZEN = {
@@ -301,39 +305,46 @@ def passes(dataset: Dataset) -> list[list[str]]:
 @pytest.mark.parametrize("lie", FROZEN)
 def test_a_frozen_augmentation_is_noticed(lie):
     original, frozen = (passes(make()) for make in FROZEN[lie])
-    assert "100% of samples come back unchanged" in prove_alive(original, frozen)
+    assert "100% of samples come back unchanged" in frozen_randomness_reason(original, frozen)
 
 
 @pytest.mark.parametrize("case", DRAWING)
 def test_a_living_augmentation_is_believed(case):
     made = PIPELINES[case]
-    assert prove_alive(passes(made()), passes(made())) == ""
-    assert prove_alive(passes(made()), passes(made().map(brighten))) == ""
+    assert frozen_randomness_reason(passes(made()), passes(made())) == ""
+    assert frozen_randomness_reason(passes(made()), passes(made().map(brighten))) == ""
 
 
 def test_a_cache_that_freezes_only_the_draws_is_refused(lying):
     """Seeded twins agree here, so only the living pipelines can tell."""
     lying(lambda d: d.cache())
     data = Dataset.range(400).map(lambda i: tf.random.uniform([3]) + tf.cast(i, tf.float32))
-    proof = proved(data.batch(BATCH), Prefetch(expects=""))
+    proof = proved(data.batch(BATCH), Prefetch(expected_digest=""))
     assert not proof.passed
     assert "come back unchanged" in proof.detail
 
 
 HONEST = {
-    "plain": [(Cache(stage=1, expects=""),), (ParallelMap(stage=1, expects=""),)],
-    "shuffled": [(Cache(stage=2, expects=""),), (ParallelMap(stage=2, expects=""),)],
-    "seeded shuffle": [(Cache(stage=2, expects=""), Prefetch(expects=""))],
+    "plain": [(Cache(stage=1, expected_digest=""),), (ParallelMap(stage=1, expected_digest=""),)],
+    "shuffled": [
+        (Cache(stage=2, expected_digest=""),),
+        (ParallelMap(stage=2, expected_digest=""),),
+    ],
+    "seeded shuffle": [(Cache(stage=2, expected_digest=""), Prefetch(expected_digest=""))],
     "augmented": [
-        (SplitMap(stage=1, expects=""),),
-        (SplitMap(stage=1, expects=""), Cache(stage=1, expects="")),
+        (SplitMap(stage=1, expected_digest=""),),
+        (SplitMap(stage=1, expected_digest=""), Cache(stage=1, expected_digest="")),
     ],
     "shuffled and augmented": [
-        (Prefetch(expects=""),),
-        (SplitMap(stage=2, expects=""),),
-        (SplitMap(stage=2, expects=""), Cache(stage=2, expects=""), Prefetch(expects="")),
+        (Prefetch(expected_digest=""),),
+        (SplitMap(stage=2, expected_digest=""),),
+        (
+            SplitMap(stage=2, expected_digest=""),
+            Cache(stage=2, expected_digest=""),
+            Prefetch(expected_digest=""),
+        ),
     ],
-    "all seeded": [(SplitMap(stage=2, expects=""), Cache(stage=2, expects=""))],
+    "all seeded": [(SplitMap(stage=2, expected_digest=""), Cache(stage=2, expected_digest=""))],
 }
 
 
@@ -351,7 +362,9 @@ def test_an_honest_rewrite_is_proved(case, edits):
 
 def test_an_honest_resampling_is_proved():
     made = Dataset.range(200).map(lambda i: tf.random.uniform([3]) + tf.cast(i, tf.float32))
-    proof = proved(made.batch(BATCH), ParallelMap(stage=1, expects=""), guarantee="resampled")
+    proof = proved(
+        made.batch(BATCH), ParallelMap(stage=1, expected_digest=""), guarantee="resampled"
+    )
     assert proof.passed, proof.detail
     assert proof.kind == "resampled"
 
@@ -362,25 +375,27 @@ def test_an_honest_resampling_is_proved():
 def test_resampling_is_no_excuse_for_other_elements(lie, lying):
     lying(LIES[lie])
     made = source().map(scale_and_flip).batch(BATCH)
-    assert not proved(made, ParallelMap(stage=1, expects=""), guarantee="resampled").passed
+    assert not proved(made, ParallelMap(stage=1, expected_digest=""), guarantee="resampled").passed
 
 
 def test_a_proof_is_kept_for_the_next_candidate():
     made = PIPELINES["shuffled"]()
-    prover, original = PipelineProver(read(made)), Version(read(made))
-    for edits in ((Prefetch(expects=""),), (Cache(stage=2, expects=""),)) * 2:
+    prover, original = PipelineProver(read_pipeline(made)), Variant(read_pipeline(made))
+    for edits in ((Prefetch(expected_digest=""),), (Cache(stage=2, expected_digest=""),)) * 2:
         assert prover.prove(original.with_pipeline_edits(edits), "exact", BUDGET_S).passed
 
 
 @pytest.fixture
 def slow(monkeypatch):
     """A pass takes five seconds: two of them, and their digests, find no time."""
-    monkeypatch.setattr(pipeline_proofs, "supply", lambda dataset, budget_s: Supplied(1.5))
+    monkeypatch.setattr(
+        pipeline_proofs, "measure_supply", lambda dataset, budget_s: SupplyRate(1.5)
+    )
 
 
 @pytest.mark.parametrize("case", ["plain", "shuffled", "seeded shuffle"])
 def test_a_cache_over_many_data_is_proved_on_a_part(case, slow):
-    proof = proved(PIPELINES[case](), Cache(stage=2, expects=""))
+    proof = proved(PIPELINES[case](), Cache(stage=2, expected_digest=""))
     assert proof.passed, proof.detail
     assert "of one element in 2" in proof.detail
 
@@ -388,23 +403,23 @@ def test_a_cache_over_many_data_is_proved_on_a_part(case, slow):
 @pytest.mark.parametrize("lie", ["one pixel, one step of 255", "two batches swapped"])
 def test_on_a_part_a_lie_is_seen_as_well(lie, lying, slow):
     lying(LIES[lie])
-    assert not proved(PIPELINES["plain"](), Cache(stage=2, expects="")).passed
+    assert not proved(PIPELINES["plain"](), Cache(stage=2, expected_digest="")).passed
 
 
 def test_the_proof_leaves_the_script_s_own_shuffle_where_it_was():
     made, fresh = PIPELINES["seeded shuffle"](), PIPELINES["seeded shuffle"]()
-    assert proved(made, Cache(stage=2, expects="")).passed
+    assert proved(made, Cache(stage=2, expected_digest="")).passed
     assert element_digests(made) == element_digests(fresh)
 
 
 def test_an_endless_pipeline_is_compared_as_far_as_time_allows():
     made = source().map(scale).repeat().batch(BATCH)
-    assert proved(made, Prefetch(expects="")).passed
+    assert proved(made, Prefetch(expected_digest="")).passed
     assert not prove_elements(
         twin_digests(made),
         twin_digests(made, LIES["one pixel, one step of 255"]),
         "exact",
-        whole=False,
+        require_complete=False,
     ).passed
 
 
@@ -415,7 +430,7 @@ def endless():
 
 
 def test_a_cache_of_endless_data_is_proved_on_its_second_reading():
-    proof = proved(endless(), Cache(stage=1, expects=""))
+    proof = proved(endless(), Cache(stage=1, expected_digest=""))
     assert proof.passed, proof.detail
     assert "epochs" not in proof.detail
 
@@ -426,22 +441,22 @@ def test_a_cache_of_endless_data_that_is_not_read_twice_is_not_proved(monkeypatc
         "element_digests",
         lambda data, max_elements, **changes: element_digests(data, max_elements=6, **changes),
     )
-    proof = proved(endless(), Cache(stage=1, expects=""))
+    proof = proved(endless(), Cache(stage=1, expected_digest=""))
     assert not proof.passed
     assert "only 6 elements could be compared" in proof.detail
 
 
 def test_of_a_repeated_pipeline_that_is_not_read_to_its_end_one_pass_is_compared():
     made = source().map(scale).shuffle(N, seed=3).repeat(500).batch(BATCH)
-    proof = proved(made, Prefetch(expects=""))
+    proof = proved(made, Prefetch(expected_digest=""))
     assert proof.passed, proof.detail
     assert proof.detail.startswith("the first 128 batches are equal")
 
 
 # What a comparison cut short by a limit may say, element by element.
 def epoch(text: str, *, complete: bool = True, error: str = "") -> ElementDigests:
-    failure = Failure(len(text), "InvalidArgumentError", error) if error else None
-    one = EpochDigests(tuple(text), complete=complete and not error, error=failure)
+    failure = IterationError(len(text), "InvalidArgumentError", error) if error else None
+    one = EpochDigests(tuple(text), is_complete=complete and not error, error=failure)
     return ElementDigests((one, one))
 
 
@@ -470,13 +485,13 @@ def epoch(text: str, *, complete: bool = True, error: str = "") -> ElementDigest
     ],
 )
 def test_what_a_limit_leaves_open(ours, theirs, whole, passed):
-    assert prove_elements(ours, theirs, "exact", whole=whole).passed is passed
+    assert prove_elements(ours, theirs, "exact", require_complete=whole).passed is passed
 
 
 def test_a_second_epoch_counts_as_much_as_the_first():
-    one, other = (EpochDigests(tuple(t), complete=True) for t in ("abcd", "dcba"))
+    one, other = (EpochDigests(tuple(t), is_complete=True) for t in ("abcd", "dcba"))
     proof = prove_elements(
-        ElementDigests((one, other)), ElementDigests((one, one)), "exact", whole=False
+        ElementDigests((one, other)), ElementDigests((one, one)), "exact", require_complete=False
     )
     assert not proof.passed
     assert proof.detail == "epoch 2: element 0 differs"
@@ -492,7 +507,7 @@ def test_chance_is_seldom_taken_for_frozen(samples, epochs, variants):
     rng = random.Random(1)
     alarms = sum(
         bool(
-            prove_alive(
+            frozen_randomness_reason(
                 flips(rng, samples, epochs, variants), flips(rng, samples, epochs, variants)
             )
         )
@@ -508,27 +523,27 @@ def test_freezing_half_of_the_samples_is_noticed(samples, epochs):
     for _ in range(50):
         alive = flips(rng, samples, epochs)
         frozen = [alive[0][:half] + p[half:] for p in flips(rng, samples, epochs)]
-        assert prove_alive(flips(rng, samples, epochs), frozen)
+        assert frozen_randomness_reason(flips(rng, samples, epochs), frozen)
 
 
 def test_a_faster_pipeline_that_gets_further_is_as_alive():
     """Both are shuffled and draw; the original was stopped after a tenth of its data."""
     rng = random.Random(1)
     whole = [rng.sample(p, len(p)) for p in (*flips(rng, 2000, 2), *flips(rng, 2000, 2))]
-    assert prove_alive([p[:200] for p in whole[:2]], whole[2:]) == ""
+    assert frozen_randomness_reason([p[:200] for p in whole[:2]], whole[2:]) == ""
     frozen = [rng.sample(whole[2], 2000) for _ in range(2)]
-    assert prove_alive(whole[:2], frozen)
+    assert frozen_randomness_reason(whole[:2], frozen)
 
 
 def test_what_never_changed_may_stay_as_it_is():
     still = [["a", "b", "c"]] * 2
-    assert prove_alive(still, still) == ""
-    assert prove_alive([[], []], [[], []]) == ""
+    assert frozen_randomness_reason(still, still) == ""
+    assert frozen_randomness_reason([[], []], [[], []]) == ""
 
 
 def test_a_lie_late_in_a_long_epoch(lying):
     lying(lambda d: d.take(90))
-    assert not proved(Dataset.range(400).batch(BATCH), Prefetch(expects="")).passed
+    assert not proved(Dataset.range(400).batch(BATCH), Prefetch(expected_digest="")).passed
 
 
 @pytest.mark.xfail(strict=True, reason="a draw that froze hides behind another that lives")
@@ -540,13 +555,13 @@ def test_a_freeze_behind_living_draws(lying):
         return source().map(scale_and_flip).cache().map(brighten).batch(BATCH)
 
     made = source().map(scale).map(flip_and_brighten).batch(BATCH)
-    assert prove_alive(passes(made), passes(frozen(made)))
+    assert frozen_randomness_reason(passes(made), passes(frozen(made)))
 
 
 def test_a_version_that_is_not_what_its_edits_make():
-    made = read(PIPELINES["plain"]())
+    made = read_pipeline(PIPELINES["plain"]())
     for lie in (made.dataset.skip(1), made.dataset.map(lambda *x: x)):
-        version = Version(read(lie), edits=())
+        version = Variant(read_pipeline(lie), pipeline_edits=())
         assert not PipelineProver(made).prove(version, "exact", BUDGET_S).passed
 
 
@@ -570,8 +585,10 @@ def test_what_comes_in_any_order_is_compared_in_order(randomly, seed):
     data = source().map(uneven, num_parallel_calls=4)
     if randomly:
         data = data.map(lambda x, y: (tf.image.random_flip_left_right(x, seed=seed), y))
-    original = read(overtaking(data.shuffle(N).batch(BATCH)))
-    candidate = Version(original).with_pipeline_edits((Cache(stage=1, expects=original.digest),))
+    original = read_pipeline(overtaking(data.shuffle(N).batch(BATCH)))
+    candidate = Variant(original).with_pipeline_edits(
+        (Cache(stage=1, expected_digest=original.digest),)
+    )
     proof = PipelineProver(original).prove(candidate, "exact", BUDGET_S)
     assert proof.passed, proof.detail
     assert proof.kind == "resampled"
@@ -582,7 +599,7 @@ def test_what_comes_in_any_order_is_compared_in_order(randomly, seed):
 def test_of_what_comes_in_any_order_a_lie_is_seen(lie, lying):
     lying(LIES[lie])
     data = overtaking(source().map(uneven, num_parallel_calls=4).batch(BATCH))
-    assert not proved(data, Prefetch(expects="")).passed
+    assert not proved(data, Prefetch(expected_digest="")).passed
 
 
 WEIGHTS = np.random.default_rng(4).normal(size=(700, 64)).astype("float32")
@@ -596,9 +613,9 @@ def projected(sound):
 
 def rounding(dataset, *more):
     """A map moved above its batch, and what follows."""
-    original = read(dataset)
-    edits = [VectorizeMap(stage=1, expects=original.digest), *more]
-    return original, Version(original).with_pipeline_edits(tuple(edits))
+    original = read_pipeline(dataset)
+    edits = [VectorizeMap(stage=1, expected_digest=original.digest), *more]
+    return original, Variant(original).with_pipeline_edits(tuple(edits))
 
 
 def sounds():
@@ -612,7 +629,7 @@ def otherwise(monkeypatch):
 
     def nudged(dataset, **settings):
         found = exact(dataset, **settings)
-        kinds = [node.kind for node in read(dataset).stages]
+        kinds = [node.kind for node in read_pipeline(dataset).stages]
         if kinds.index("map") < kinds.index("batch"):
             return found
         epochs = (replace(e, digests=tuple(f"{d}~" for d in e.digests)) for e in found.epochs)
@@ -632,7 +649,7 @@ def test_rounding_is_not_exact_and_is_told_apart(otherwise):
 
 def test_what_follows_is_held_against_the_original_as_closely(otherwise):
     original, version = rounding(sounds())
-    _, cached = rounding(sounds(), Cache(stage=2, expects=""))
+    _, cached = rounding(sounds(), Cache(stage=2, expected_digest=""))
     prover = PipelineProver(original)
     assert not prover.prove(cached, "exact", BUDGET_S).passed
     assert prover.prove(version, "rounding", BUDGET_S).passed
@@ -643,31 +660,36 @@ def test_what_follows_is_held_against_the_original_as_closely(otherwise):
 @pytest.mark.parametrize(
     ("found", "said"),
     [
-        (Closeness(40, 20.0, "", complete=True), "20.0 roundings apart at most; 16 are"),
-        (Closeness(40, 0.5, "epoch 1: element 3 has other parts", complete=False), "other parts"),
-        (Closeness(2, 0.5, "", complete=False), "only 2 batches"),
+        (Closeness(40, 20.0, "", is_complete=True), "20.0 roundings apart at most; 16 are"),
+        (
+            Closeness(40, 0.5, "epoch 1: element 3 has other parts", is_complete=False),
+            "other parts",
+        ),
+        (Closeness(2, 0.5, "", is_complete=False), "only 2 batches"),
     ],
 )
 def test_more_than_rounding_is_refused(found, said):
-    proof = prove_close(found, whole=False)
+    proof = prove_elements_close(found, require_complete=False)
     assert not proof.passed
     assert said in proof.detail
 
 
 def test_a_part_of_a_pass_does_not_show_what_a_cache_holds():
-    partly = Closeness(40, 0.5, "", complete=False)
-    assert prove_close(partly, whole=False).passed
-    assert not prove_close(partly, whole=True).passed
+    partly = Closeness(40, 0.5, "", is_complete=False)
+    assert prove_elements_close(partly, require_complete=False).passed
+    assert not prove_elements_close(partly, require_complete=True).passed
 
 
 def test_too_few_samples_tell_nothing():
-    assert "could be compared" in prove_alive([["a"], []], [["b"], ["c"]])
+    assert "could be compared" in frozen_randomness_reason([["a"], []], [["b"], ["c"]])
 
 
 def test_elements_that_may_overtake_are_no_equal_ones():
     """They are compared in order, where this does not show."""
-    original = read(source().map(scale).batch(BATCH))
-    loose = read(source().map(scale, num_parallel_calls=2, deterministic=False).batch(BATCH))
+    original = read_pipeline(source().map(scale).batch(BATCH))
+    loose = read_pipeline(
+        source().map(scale, num_parallel_calls=2, deterministic=False).batch(BATCH)
+    )
     prover = PipelineProver(original)
     assert "overtake" in prover._mismatch(loose, loose)
     assert prover._mismatch(original, original) == ""

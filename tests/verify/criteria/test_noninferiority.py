@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from uncork.verify.criteria.noninferiority import POWER, noninferiority, pairs_needed
+from uncork.verify.criteria.noninferiority import MIN_POWER, noninferiority, pairs_needed
 
 BASE = [0.80, 0.82, 0.78, 0.79]
 
@@ -20,27 +20,27 @@ def shown(n, *, worse, noise, runs=2000):
     """Share of trainings let through."""
     rng = np.random.default_rng(0)
     pairs = (losses(rng, n, worse=worse, noise=noise) for _ in range(runs))
-    return sum(noninferiority(*pair).shown for pair in pairs) / runs
+    return sum(noninferiority(*pair).is_shown for pair in pairs) / runs
 
 
 def test_the_same_losses_are_no_worse():
     found = noninferiority(BASE, BASE)
-    assert found.shown
+    assert found.is_shown
     assert found.power == 1.0
 
 
 def test_a_single_bad_run_is_reason_enough_to_doubt():
-    assert not noninferiority(BASE, [0.80, 0.82, 0.78, 0.85]).shown
+    assert not noninferiority(BASE, [0.80, 0.82, 0.78, 0.85]).is_shown
 
 
 def test_lower_losses_are_welcome():
-    assert noninferiority(BASE, [loss - 0.01 for loss in BASE]).shown
+    assert noninferiority(BASE, [loss - 0.01 for loss in BASE]).is_shown
 
 
 def test_the_margin_is_never_narrower_than_float32_rounds():
     flat = [2.0] * 4
-    assert noninferiority(flat, [2.000001] * 4).shown
-    assert not noninferiority(flat, [2.0001] * 4).shown
+    assert noninferiority(flat, [2.000001] * 4).is_shown
+    assert not noninferiority(flat, [2.0001] * 4).is_shown
 
 
 @pytest.mark.parametrize("n", [4, 8])
@@ -71,4 +71,4 @@ def test_pairs_that_are_needed_give_the_power():
     n = pairs_needed(BASE, [0.81, 0.81, 0.79, 0.78], 12)
     assert 4 < n < 12
     again = noninferiority(BASE * 3, [0.81, 0.81, 0.79, 0.78] * 3)
-    assert again.power >= POWER
+    assert again.power >= MIN_POWER

@@ -8,11 +8,11 @@ import pytest
 import tensorflow as tf
 
 from uncork.core.edits.step import DtypePolicy, StepsPerExecution
-from uncork.training.run.replay import Recording, replay
+from uncork.training.run.replay import BatchRecording, run_replay
 from uncork.training.run.step_settings import StepSettings
-from uncork.training.state.arrays import Replay
+from uncork.training.state.arrays import ReplayResult
 from uncork.training.state.snapshot import Snapshot
-from uncork.verify.criteria.precision import MOST_ORDERS, prove_precision
+from uncork.verify.criteria.precision import MAX_ORDERS, prove_precision
 from uncork.verify.provers import data_orders
 from verify.trainings import BUDGET_S, Lying, disturbed, faster_learning, feed, mlp, prover
 
@@ -154,8 +154,8 @@ def test_statistics_that_only_inference_uses(model, prove):
     assert not prove(Lying(model, around=around)).passed
 
 
-def runs(*losses: tuple[float, ...]) -> list[Replay]:
-    return [Replay(each, [np.ones(2, np.float32)]) for each in losses]
+def runs(*losses: tuple[float, ...]) -> list[ReplayResult]:
+    return [ReplayResult(each, [np.ones(2, np.float32)]) for each in losses]
 
 
 STEADY = runs((1.0, 0.8), (1.02, 0.82), (0.98, 0.78), (1.01, 0.79))
@@ -237,7 +237,7 @@ def test_equal_runs_leave_room_for_float32_only():
 
 
 def test_weights_that_are_not_finite_are_refused():
-    broken = [Replay(r.losses, [np.array([np.nan], np.float32)]) for r in STEADY]
+    broken = [ReplayResult(r.losses, [np.array([np.nan], np.float32)]) for r in STEADY]
     assert not prove_precision(STEADY, broken, 40).passed
 
 
@@ -251,13 +251,13 @@ def test_as_many_orders_are_run_as_the_variance_of_all_of_them_asks_for(model, m
         is_candidate = len(orders) % 2 == 1
         orders.append(len(order))
         middle = 1.0 + 0.02 * ((len(orders) - 1) // 2 % 4)
-        return Replay((middle + (next(gaps) if is_candidate else 0.0),) * 4, [])
+        return ReplayResult((middle + (next(gaps) if is_candidate else 0.0),) * 4, [])
 
     monkeypatch.setattr(data_orders, "_affordable", lambda train, held, seconds: 40)
     monkeypatch.setattr(made, "_run", run)
-    monkeypatch.setattr(made, "_start", lambda: Replay((), []))
+    monkeypatch.setattr(made, "_start", lambda: ReplayResult((), []))
     made.prove(StepSettings(model), "precision", BUDGET_S)
-    assert len(orders) == 2 * MOST_ORDERS
+    assert len(orders) == 2 * MAX_ORDERS
 
 
 class OwnLoss(keras.Model):
@@ -279,8 +279,11 @@ def test_losses_are_those_of_the_batches_whoever_tells_them(own):
     made = kind(words, keras.layers.Dense(5)(words))
     made.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     made.optimizer.build(made.trainable_variables)
-    snapshot, batches = Snapshot(made), Recording.of(feed(), made, most=8, max_bytes=1 << 20)
-    found = replay(StepSettings(made), snapshot, batches.feed(range(8)), windows=4).losses
+    snapshot, batches = (
+        Snapshot(made),
+        BatchRecording.from_feed(feed(), made, max_batches=8, max_bytes=1 << 20),
+    )
+    found = run_replay(StepSettings(made), snapshot, batches.feed(range(8)), windows=4).losses
     snapshot.restore()
     each = []
     for x, y, *_ in batches.batches:
@@ -293,7 +296,7 @@ def test_losses_are_those_of_the_batches_whoever_tells_them(own):
 
 def telling(losses, end):
     """A training that starts at nothing."""
-    return Replay(losses, [np.asarray(end, "float32")])
+    return ReplayResult(losses, [np.asarray(end, "float32")])
 
 
 START = telling((), [1.0, 1.0])

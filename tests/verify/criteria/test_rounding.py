@@ -10,8 +10,13 @@ import tensorflow as tf
 
 from uncork.core.edits.step import JitCompile, StepsPerExecution
 from uncork.training.run.step_settings import StepSettings
-from uncork.training.state.arrays import Replay
-from uncork.verify.criteria.rounding import nudge, prove_exact, prove_rounding, tell_enough
+from uncork.training.state.arrays import ReplayResult
+from uncork.verify.criteria.rounding import (
+    can_detect_divergence,
+    create_nudge,
+    prove_exact,
+    prove_rounding,
+)
 from verify.trainings import (
     BUDGET_S,
     Lying,
@@ -157,8 +162,8 @@ def test_bfloat16_weights_count():
     assert trained.proof(only_metrics(trained.model), "rounding").passed
 
 
-def run(*arrays, losses=(1.0,)) -> Replay:
-    return Replay(tuple(losses), [np.asarray(a) for a in arrays])
+def run(*arrays, losses=(1.0,)) -> ReplayResult:
+    return ReplayResult(tuple(losses), [np.asarray(a) for a in arrays])
 
 
 ONES = np.ones(4, np.float32)
@@ -228,19 +233,19 @@ def test_a_training_without_weights_has_nothing_to_round():
 def test_distance_knows_every_dtype(dtype):
     ours, other = run(np.ones(4, dtype)), run(np.full(4, 1.5, dtype))
     assert ours.distance(other) == pytest.approx(0.5)
-    assert not run(np.full(4, np.nan, dtype)).finite
+    assert not run(np.full(4, np.nan, dtype)).is_finite
 
 
 def test_a_nudge_moves_every_weight_and_hardly():
     model = mlp()
     before = [w.copy() for w in model.get_weights()]
-    nudge(1)(model)
+    create_nudge(1)(model)
     first = [w.copy() for w in model.get_weights()]
     for ours, held in zip(first, before, strict=True):
         np.testing.assert_allclose(ours, held, rtol=2e-6)
         assert (ours != held).mean() > 0.9 or not held.any()
     model.set_weights(before)
-    nudge(2)(model)
+    create_nudge(2)(model)
     assert any((a != b).any() for a, b in zip(model.get_weights(), first, strict=True))
 
 
@@ -283,8 +288,8 @@ def test_what_counts_samples_does_not_tell_of_a_training():
 
     def run(moved, counted):
         arrays = [weight + np.float32(moved), count + np.float32(counted)]
-        return Replay((), arrays, learning=frozenset({0}))
+        return ReplayResult((), arrays, learned_positions=frozenset({0}))
 
     start, original = run(0, 0), run(1e-6, 320)
-    assert not tell_enough(start, original, [run(2e-6, 320)])
-    assert tell_enough(start, run(1e-2, 320), [run(1.00001e-2, 320)])
+    assert not can_detect_divergence(start, original, [run(2e-6, 320)])
+    assert can_detect_divergence(start, run(1e-2, 320), [run(1.00001e-2, 320)])

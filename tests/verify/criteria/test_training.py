@@ -7,7 +7,12 @@ import random
 
 import pytest
 
-from uncork.verify.criteria.training import ends, orders_needed, price, prove_training
+from uncork.verify.criteria.training import (
+    final_losses,
+    orders_needed,
+    prove_training,
+    samples_to_loss_ratio,
+)
 
 NOISE = 0.01
 
@@ -64,7 +69,9 @@ def test_more_orders_where_they_differ_much():
 
 def test_what_it_costs_in_samples():
     written = [[(0, 3.0), (100, 2.0), (200, 1.0)], [(0, 3.0), (100, 2.0), (200, 1.0)]]
-    assert ends(written) == [1.0, 1.0]
-    assert price(written, [[(0, 3.0), (200, 2.0), (400, 0.0)]]) == pytest.approx(1.5)
-    assert price(written, [[(0, 3.0), (50, 1.0)]]) == pytest.approx(0.25)
-    assert price(written, [[(0, 3.0), (400, 1.5)]]) is None
+    assert final_losses(written) == [1.0, 1.0]
+    assert samples_to_loss_ratio(written, [[(0, 3.0), (200, 2.0), (400, 0.0)]]) == pytest.approx(
+        1.5
+    )
+    assert samples_to_loss_ratio(written, [[(0, 3.0), (50, 1.0)]]) == pytest.approx(0.25)
+    assert samples_to_loss_ratio(written, [[(0, 3.0), (400, 1.5)]]) is None

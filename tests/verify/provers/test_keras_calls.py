@@ -14,23 +14,23 @@ import tensorflow as tf
 from keras.src.backend.tensorflow import trainer as keras_trainer
 
 from uncork.engine.loop import loop_costs as loop_waits
-from uncork.engine.loop.loop_costs import answering_in
+from uncork.engine.loop.loop_costs import evaluation_calls_cost
 from uncork.engine.loop.step_switch import StepSwitch
 from uncork.measure.benchmark.interleave import Block
-from uncork.measure.profile.keras_calls import KerasCall, keras_calls
+from uncork.measure.profile.keras_calls import KerasCall, observe_keras_calls
 from uncork.training.input.iterator_reuse import ReusedIterators
-from uncork.training.loop_step.mode import Mode
-from uncork.training.state.snapshot import variables
-from uncork.training.variant import VersionRunner
+from uncork.training.loop_step.mode import StepMode
+from uncork.training.state.snapshot import training_variables
+from uncork.training.variant import VariantRunner
 from uncork.verify.provers import keras_calls as call_proofs
-from uncork.verify.provers.keras_calls import prove_answers, spared_s
+from uncork.verify.provers.keras_calls import iterator_creation_s, prove_evaluations
 
 KERAS_S = keras_trainer.TFEpochIterator
 DRAW = np.random.default_rng(4)
 ROWS, ANSWERS = DRAW.random((20, 6), "float32"), DRAW.random((20, 2), "float32")
 
 
-class Calling(VersionRunner):
+class Calling(VariantRunner):
     """A loop of one step that calls something."""
 
     def __init__(self, step: Callable[[], Any]) -> None:
@@ -68,41 +68,41 @@ def shortly(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def test_answers_that_stay_the_same_are_proved_and_the_model_is_left_alone(model: Any) -> None:
-    before = [np.asarray(v.value).tobytes() for v in variables(model)]
+    before = [np.asarray(v.value).tobytes() for v in training_variables(model)]
 
     def run_steps() -> None:
         model.predict(ROWS, verbose=0)
         model.evaluate(ROWS, ANSWERS, batch_size=8, verbose=0)
 
     run_steps()
-    before = [np.asarray(v.value).tobytes() for v in variables(model)]
-    found = prove_answers(run_steps)
+    before = [np.asarray(v.value).tobytes() for v in training_variables(model)]
+    found = prove_evaluations(run_steps)
     assert found.passed, found.detail
     assert found.kind == "exact"
-    assert [np.asarray(v.value).tobytes() for v in variables(model)] == before
+    assert [np.asarray(v.value).tobytes() for v in training_variables(model)] == before
 
 
 def test_a_model_that_was_never_compiled_may_be_asked(model: Any) -> None:
     bare = keras.Sequential(model.layers)
-    found = prove_answers(lambda: bare.predict(ROWS, verbose=0))
+    found = prove_evaluations(lambda: bare.predict(ROWS, verbose=0))
     assert found.passed, found.detail
 
 
 def test_answers_that_differ_are_not_proved(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    as_keras = ReusedIterators.batches
+    as_keras = ReusedIterators.cut_batches
 
     def otherwise(self: ReusedIterators, adapter: Any) -> Any:
         return [[array[::-1] for array in batch] for batch in as_keras(self, adapter)]
 
-    monkeypatch.setattr(ReusedIterators, "batches", otherwise)
-    found = prove_answers(lambda: model.predict(ROWS, verbose=0))
+    monkeypatch.setattr(ReusedIterators, "cut_batches", otherwise)
+    found = prove_evaluations(lambda: model.predict(ROWS, verbose=0))
     assert not found.passed
     assert "differ" in found.detail
 
 
 def test_what_was_not_seen_is_not_proved(model: Any) -> None:
-    assert "was not seen" in prove_answers(lambda: model.predict_on_batch(ROWS)).detail
-    many = prove_answers(lambda: model.predict(ROWS.repeat(4, 0), batch_size=1, verbose=0))
+    assert "was not seen" in prove_evaluations(lambda: model.predict_on_batch(ROWS)).detail
+    many = prove_evaluations(lambda: model.predict(ROWS.repeat(4, 0), batch_size=1, verbose=0))
     assert (many.passed, "none of its calls" in many.detail) == (False, True)
 
 
@@ -118,27 +118,27 @@ def test_a_call_tells_how_much_of_it_is_spared(model: Any, monkeypatch: pytest.M
     monkeypatch.setattr(KERAS_S, "_get_iterator", counted)
     clock = SimpleNamespace(perf_counter=lambda: 0.25 * len(made))
     monkeypatch.setattr(call_proofs, "time", clock)
-    with keras_calls() as found:
+    with observe_keras_calls() as found:
         model.predict(ROWS, verbose=0)
     all_of_it = clock.perf_counter()
-    assert spared_s(found.last[0]) == all_of_it > 0.0
-    with keras_calls() as found:
+    assert iterator_creation_s(found.last_calls[0]) == all_of_it > 0.0
+    with observe_keras_calls() as found:
         model.predict(ROWS.repeat(4, 0), batch_size=1, verbose=0)
-    assert spared_s(found.last[0]) == 0.0
+    assert iterator_creation_s(found.last_calls[0]) == 0.0
 
 
 def test_a_call_that_gains_nothing_is_made_again_once(
     model: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with keras_calls() as found:
+    with observe_keras_calls() as found:
         model.evaluate(ROWS.repeat(4, 0), ANSWERS.repeat(4, 0), batch_size=1, verbose=0)
         model.evaluate(ROWS, ANSWERS, verbose=0)
     monkeypatch.setattr(call_proofs, "_LONG_S", 0.0)
-    for call in found.last:
-        with keras_calls() as again:
+    for call in found.last_calls:
+        with observe_keras_calls() as again:
             # Its method was taken before this block, so what is counted is that of the class.
-            made = KerasCall(type(model).evaluate, call.model, call.given)
-            assert spared_s(made) == 0.0
+            made = KerasCall(type(model).evaluate, call.model, call.arguments)
+            assert iterator_creation_s(made) == 0.0
         assert again.count == 1
 
 
@@ -146,15 +146,20 @@ def test_a_call_that_fails_when_it_is_made_again_ends_no_diagnosis(model: Any) -
     def once(model: Any, **given: Any) -> Any:
         raise RuntimeError("its file is gone")
 
-    assert spared_s(KerasCall(once, model, {"x": ROWS})) == 0.0
+    assert iterator_creation_s(KerasCall(once, model, {"x": ROWS})) == 0.0
 
 
 def test_what_is_given_by_position_can_be_made_again(model: Any) -> None:
-    with keras_calls() as found:
+    with observe_keras_calls() as found:
         model.evaluate(ROWS, ANSWERS, 32, 0)
         expected = model.predict(ROWS, 32, 0)
-    assert found.last[0].given == {"x": ROWS, "y": ANSWERS, "batch_size": 32, "verbose": 0}
-    assert (found.last[1].repeat() == expected).all()
+    assert found.last_calls[0].arguments == {
+        "x": ROWS,
+        "y": ANSWERS,
+        "batch_size": 32,
+        "verbose": 0,
+    }
+    assert (found.last_calls[1].repeat() == expected).all()
 
 
 def test_what_reads_on_or_works_again_is_not_made_again(model: Any) -> None:
@@ -162,31 +167,31 @@ def test_what_reads_on_or_works_again_is_not_made_again(model: Any) -> None:
         for _ in range(20):
             yield ROWS, ANSWERS
 
-    with keras_calls() as found:
+    with observe_keras_calls() as found:
         model.evaluate(batches(), steps=2, verbose=0)
         model.evaluate(tf.data.Dataset.from_tensors((ROWS, ANSWERS)), verbose=0)
-    assert (found.count, found.repeatable, list(found.last)) == (2, 0, [])
+    assert (found.count, found.repeatable_count, list(found.last_calls)) == (2, 0, [])
 
 
 def test_what_is_spared_counts_by_the_time_that_all_calls_take(
     model: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loop_waits, "spared_s", lambda call: 1e-4)
+    monkeypatch.setattr(loop_waits, "iterator_creation_s", lambda call: 1e-4)
     dataset = tf.data.Dataset.from_tensors((ROWS, ANSWERS)).repeat(2000)
 
     def step() -> None:
         model.predict(ROWS, verbose=0)
         model.evaluate(dataset, verbose=0)
 
-    found = answering_in(Calling(step), 0.1)
+    found = evaluation_calls_cost(Calling(step), 0.1)
     assert found is not None
-    assert 0.0 < found.spared < 0.01
+    assert 0.0 < found.setup_share < 0.01
 
 
 def test_calls_are_counted_but_for_those_of_a_fit_and_those_with_callbacks_not_repeated(
     model: Any,
 ) -> None:
-    with keras_calls() as found:
+    with observe_keras_calls() as found:
         model.fit(ROWS, ANSWERS, validation_data=(ROWS, ANSWERS), verbose=0)
         assert found.count == 0
         model.evaluate(ROWS, ANSWERS, verbose=0)
@@ -194,15 +199,15 @@ def test_calls_are_counted_but_for_those_of_a_fit_and_those_with_callbacks_not_r
         with pytest.raises(ValueError, match="Unrecognized"):
             model.predict("rows", verbose=0)
     assert found.count == 2
-    assert len(found.last) == 1
+    assert len(found.last_calls) == 1
     assert found.at is not None
     assert "test_call_proofs.py" in found.at
-    assert 0.0 < found.traced_s < found.seconds
+    assert 0.0 < found.tracing_s < found.seconds
 
 
 def test_a_version_puts_it_in_force_and_the_script_s_own_out_of_it() -> None:
     switch = StepSwitch(None)
-    switch.to(Mode.WRITTEN, reusing=True)()
+    switch.create_setup(StepMode.ORIGINAL, reuse_iterators=True)()
     assert keras_trainer.TFEpochIterator is not KERAS_S
-    switch.to(Mode.WRITTEN)()
+    switch.create_setup(StepMode.ORIGINAL)()
     assert keras_trainer.TFEpochIterator is KERAS_S

@@ -17,13 +17,13 @@ from uncork.capture.base.listener import FitCall
 from uncork.core.base.errors import EditRefused, PlanRefused
 from uncork.core.base.journal import Journal
 from uncork.core.base.record import replace
-from uncork.core.documents.plan import dump, load
+from uncork.core.documents.plan import parse_plan, serialize_plan
 from uncork.core.edits.edit import ArrayFeed, LoaderCache, LoaderProcesses, LoaderWorkers
 from uncork.core.edits.pipeline import Cache
-from uncork.engine.apply.plan_listener import Running
+from uncork.engine.apply.plan_listener import PlanListener
 from uncork.engine.diagnose.observe import observe
 from uncork.engine.fit.fit_subject import FitSubject
-from uncork.measure.machine.devices import machine
+from uncork.measure.machine.devices import detect_machine
 from uncork.verify.provers import loader as loader_proofs
 
 MADE = ArrayDataAdapter.get_tf_dataset
@@ -82,7 +82,7 @@ def subject(loader, tmp_path):
 
 
 def edit(subject):
-    return LoaderWorkers(workers=3, expects=subject.workload.loader)
+    return LoaderWorkers(workers=3, expected_digest=subject.workload.loader)
 
 
 @pytest.mark.parametrize("shuffle", [True, False])
@@ -123,11 +123,11 @@ def test_state_beside_the_draws_is_seen_in_the_weaker_proof_too(tmp_path):
 def test_a_version_with_workers_is_described_so(tmp_path):
     one = subject(Loader(), tmp_path)
     version = one.original.with_loader_edits((edit(one),))
-    found = observe(one, machine(), Journal(None), version=version, budget_s=1.0)
+    found = observe(one, detect_machine(), Journal(None), variant=version, budget_s=1.0)
     one.restore()
     assert found.workload.loader_workers == 3
     (stage,) = found.stages
-    assert (stage.kind, stage.parallelism, stage.random) == ("pydataset", 3, False)
+    assert (stage.kind, stage.parallelism, stage.is_random) == ("pydataset", 3, False)
 
 
 class Fixed(Loader):
@@ -137,7 +137,7 @@ class Fixed(Loader):
 
 
 def cache(subject):
-    return LoaderCache(bytes=10_000, expects=subject.workload.loader)
+    return LoaderCache(size_bytes=10_000, expected_digest=subject.workload.loader)
 
 
 def test_kept_batches_are_proved_in_a_second_epoch(tmp_path):
@@ -170,7 +170,7 @@ def none_left():
 
 
 def processes(subject):
-    return LoaderProcesses(processes=2, expects=subject.workload.loader)
+    return LoaderProcesses(processes=2, expected_digest=subject.workload.loader)
 
 
 def test_batches_of_other_processes_are_proved(tmp_path, none_left):
@@ -195,7 +195,9 @@ class NoisyAlways(Noisy):
 @pytest.mark.parametrize("loader", [Noisy, NoisyAlways])
 def test_draws_in_other_processes_are_resampled_and_not_exact(tmp_path, loader, none_left):
     one = subject(loader(), tmp_path)
-    drawing = LoaderProcesses(processes=2, expects=one.workload.loader, draws=True)
+    drawing = LoaderProcesses(
+        processes=2, expected_digest=one.workload.loader_digest, is_random=True
+    )
     version = one.original.with_loader_edits((drawing,))
     assert not one.prove_loader(version, "exact", 60.0).passed
     proof = one.prove_loader(version, "resampled", 60.0)
@@ -266,9 +268,9 @@ def test_arrays_in_one_thread_are_proved(tmp_path, shuffle):
 
 def test_an_order_that_freezes_is_no_proof(tmp_path, monkeypatch):
     def frozen(pipeline):
-        return (Cache(stage=len(pipeline.places) - 2, expects=pipeline.digest),)
+        return (Cache(stage=len(pipeline.stage_locations) - 2, expected_digest=pipeline.digest),)
 
-    monkeypatch.setattr(loader_proofs, "edits_of_arrays", frozen)
+    monkeypatch.setattr(loader_proofs, "array_feed_edits", frozen)
     one = of_arrays(tmp_path)
     version = one.original.with_loader_edits((ArrayFeed(),))
     proof = one.prove_loader(version, "exact", 60.0)
@@ -296,13 +298,13 @@ def test_arrays_that_keras_reads_otherwise(tmp_path, monkeypatch, capsys, strict
         raise EditRefused("Keras makes another pipeline", "the known one", "leave it")
 
     made = planned(of_arrays(tmp_path), ArrayFeed())
-    monkeypatch.setattr("uncork.training.input.array_feed.edits_of_arrays", unknown)
+    monkeypatch.setattr("uncork.training.input.array_feed.array_feed_edits", unknown)
     plain, ours = trained(), trained()
     if strict:
         with pytest.raises(PlanRefused, match="another pipeline"):
             uncork.fit(ours, ROWS, y=LABELS, batch_size=8, plan=made, verbose=0)
         return
-    running = Running(made, strict=False)
+    running = PlanListener(made, strict=False)
     arguments = {"epochs": 1, "verbose": 0, **ARRAYS}
     bound = inspect.signature(ours.fit).bind(**arguments)
     bound.apply_defaults()
@@ -330,8 +332,8 @@ def made(tmp_path):
 
 def planned(one, *edits):
     kept = next(step for step in STEPS if step.outcome == "kept")
-    return load(
-        dump(
+    return parse_plan(
+        serialize_plan(
             plan(
                 before=workload_diagnosis(workload=one.workload, stages=()),
                 after=None,

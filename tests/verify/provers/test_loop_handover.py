@@ -18,21 +18,21 @@ from running import begun
 from uncork.capture.script import run_script
 from uncork.core.base.journal import Journal
 from uncork.core.base.record import replace
-from uncork.core.documents.job import Job, Result
-from uncork.core.documents.plan import Plan, dump
+from uncork.core.documents.job import Job, JobResult
+from uncork.core.documents.plan import Plan, serialize_plan
 from uncork.core.edits.edit import KeepFreedMemory
 from uncork.engine.loop.step_switch import StepSwitch
-from uncork.engine.process.worker_process import Script, run_child
-from uncork.engine.worker.job_listener import Trial
+from uncork.engine.process.worker_process import Script, run_worker
+from uncork.engine.worker.job_listener import JobListener
 from uncork.measure.machine.devices import accelerators
 from uncork.training.loop_step.compiled_step import CompiledStep
 from uncork.training.loop_step.eager_step import EagerStep
-from uncork.training.loop_step.loop_step import TakenStep
-from uncork.training.loop_step.mode import Mode
-from uncork.training.variant import Version
+from uncork.training.loop_step.loop_step import InterceptedStep
+from uncork.training.loop_step.mode import StepMode
+from uncork.training.variant import Variant
 from uncork.verify.provers import handover as limits
-from uncork.verify.provers.handover import HandedCalls, HandedOver
-from uncork.verify.provers.loop_handover import handed_over, proved_elsewhere
+from uncork.verify.provers.handover import Handover, LoopHandover
+from uncork.verify.provers.loop_handover import prove_loop_handover, record_loop_handover
 from uncork.verify.provers.recorded_calls import state_of_step
 
 
@@ -45,14 +45,14 @@ class Training:
         self.model = keras.Sequential([keras.Input((8,)), *layers, keras.layers.Dense(1)])
         self.optimizer = keras.optimizers.Adam(0.02)
         self.optimizer.build(self.model.trainable_variables)
-        self.taken: TakenStep
+        self.taken: InterceptedStep
         if compiled:
             step = tf.function(train_step)
             self.taken = CompiledStep(step)
         else:
             self.taken = EagerStep(train_step)
             step = self.taken
-        self.taken.recording = self.taken.is_looked_at = True
+        self.taken.is_recording = self.taken.is_examined = True
         rng = np.random.default_rng(0)
         for n in range(6):
             x = rng.normal(size=(64, 8)).astype("float32")
@@ -64,7 +64,7 @@ class Training:
         return [np.asarray(value) for value in self.model.get_weights()]
 
     def close(self) -> None:
-        self.taken.give_back()
+        self.taken.restore()
 
 
 def train_step(model, optimizer, x, y, scale, words):
@@ -77,22 +77,22 @@ def train_step(model, optimizer, x, y, scale, words):
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["compiled", "eager"])
-def there(request) -> tuple[bool, HandedCalls]:
+def there(request) -> tuple[bool, LoopHandover]:
     """What a process has left, as it comes out of a file."""
     training = Training(compiled=request.param)
     before = training.weights()
-    handed = handed_over(training.taken)
+    handed = record_loop_handover(training.taken)
     for now, then in zip(training.weights(), before, strict=True):
         np.testing.assert_array_equal(now, then)
     training.close()
-    assert not handed.refused
+    assert not handed.refusal_reason
     return request.param, pickle.loads(pickle.dumps(handed))
 
 
-def judged(handed: HandedCalls, mode: Mode = Mode.WRITTEN, **of: Any) -> Any:
+def judged(handed: LoopHandover, mode: StepMode = StepMode.ORIGINAL, **of: Any) -> Any:
     training = Training(**of)
     try:
-        return proved_elsewhere(training.taken, mode, handed)
+        return prove_loop_handover(training.taken, mode, handed)
     finally:
         training.close()
 
@@ -115,7 +115,7 @@ def test_another_one_is_not(there):
 def test_a_step_that_runs_otherwise_there_is_asked_so(there):
     """As a graph the eager step comes to the same within rounding, or exactly."""
     compiled, handed = there
-    mode = Mode.ANY_SHAPE if compiled else Mode.GRAPH
+    mode = StepMode.ANY_SHAPE if compiled else StepMode.GRAPH
     proof = judged(handed, mode, compiled=compiled)
     assert proof.passed, proof.detail
 
@@ -145,12 +145,12 @@ def test_a_step_that_does_not_repeat_itself_is_not_handed_over():
         return loss
 
     taken = CompiledStep(step)
-    taken.recording = taken.is_looked_at = True
+    taken.is_recording = taken.is_examined = True
     for _ in range(4):
         step(tf.ones(2))
-    found = handed_over(taken)
-    taken.give_back()
-    assert found.refused == "two runs of the step itself differ"
+    found = record_loop_handover(taken)
+    taken.restore()
+    assert found.refusal_reason == "two runs of the step itself differ"
     assert not found.runs
 
 
@@ -164,35 +164,35 @@ def test_all_that_calls_of_a_step_change_is_compared():
         return x
 
     taken = CompiledStep(step)
-    taken.recording = taken.is_looked_at = True
+    taken.is_recording = taken.is_examined = True
     for which in ("first", "second") * 2:
         step(tf.constant(1.0), which)
     state = state_of_step(taken)
-    assert [float(value) for value in state.values()] == [3.0, 4.0]
+    assert [float(value) for value in state.current_values()] == [3.0, 4.0]
     step(tf.constant(5.0), "second")
     state.restore()
-    taken.give_back()
+    taken.restore()
     assert (float(first), float(second)) == (3.0, 4.0)
 
 
 def test_what_is_too_large_is_not_handed_over(monkeypatch):
     monkeypatch.setattr(limits, "_MOST_BYTES", 100)
     training = Training()
-    found = handed_over(training.taken)
+    found = record_loop_handover(training.taken)
     training.close()
-    assert found.refused == "its state is too large to be handed from process to process"
+    assert found.refusal_reason == "its state is too large to be handed from process to process"
     assert not found.runs
 
 
 def test_where_no_step_is_known_there_is_nothing_to_hand_over(there):
     _, handed = there
     switch = StepSwitch(None)
-    assert switch.hand_over(lambda: None, lambda: None) is None
-    proof = switch.prove_elsewhere(Version(None), handed, lambda: None, lambda: None)
+    assert switch.record_handover(lambda: None, lambda: None) is None
+    proof = switch.prove_in_other_process(Variant(None), handed, lambda: None, lambda: None)
     assert not proof.passed
     step = CompiledStep(tf.function(train_step))
-    assert handed_over(step).refused == "no call of the step was seen"
-    step.give_back()
+    assert record_loop_handover(step).refusal_reason == "no call of the step was seen"
+    step.restore()
 
 
 TRAIN = """
@@ -226,28 +226,33 @@ for epoch in range(100_000):
 """
 
 
-class Handing(Trial):
+class Handing(JobListener):
     """Leaves a plan, and what a tuning would hand over, for the loop of a script."""
 
-    def work(self, subject: Any, machine: Any) -> Result:
+    def work(self, subject: Any, machine: Any) -> JobResult:
         handed = subject.hand_over(subject.original, 0.0)
         handed.write(Path("handed_over"))
         before = workload_diagnosis(workload=subject.seen(), stages=())
         kept = next(step for step in STEPS if step.outcome == "kept")
         step = replace(kept, name="keep_freed_memory", edits=(KeepFreedMemory(),))
         made: Plan = plan(before=before, after=None, steps=(step,))
-        Path("plan.json").write_bytes(dump(made))
-        return Result(machine=machine)
+        Path("plan.json").write_bytes(serialize_plan(made))
+        return JobResult(machine=machine)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("loop", [DATASET, ARRAYS], ids=["dataset", "arrays"])
 def test_a_loop_is_proved_and_timed_in_a_process_of_its_own(loop, tmp_path, monkeypatch):
     made = begun(tmp_path, TRAIN + loop, "verify.provers.test_loop_handover")
-    assert isinstance(HandedOver.read(made / "handed_over"), HandedCalls)
+    assert isinstance(Handover.read(made / "handed_over"), LoopHandover)
     monkeypatch.chdir(made)
-    job = Job(mode="process", training=0, plan="plan.json", hand_over=str(made / "handed_over"))
-    found = run_child(job, Script("train.py"), lambda event: None, quiet=True).elsewhere
+    job = Job(
+        mode="process",
+        training_index=0,
+        plan_path="plan.json",
+        handover_path=str(made / "handed_over"),
+    )
+    found = run_worker(job, Script("train.py"), lambda event: None, quiet=True).process_trial
     assert found.proof.passed, found.proof.detail
     assert found.proof.kind in ("exact", "rounding")
     assert found.measurement.samples_per_s > 0

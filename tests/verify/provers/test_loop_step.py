@@ -8,13 +8,13 @@ import pytest
 import tensorflow as tf
 
 from uncork.training.loop_step.compiled_step import CompiledStep
-from uncork.training.loop_step.mode import Mode
-from uncork.training.state.arrays import Replay
+from uncork.training.loop_step.mode import StepMode
+from uncork.training.state.arrays import ReplayResult
 from uncork.verify.provers import data_orders
-from uncork.verify.provers.data_orders import order_of
-from uncork.verify.provers.loop_step import prove_step_of_loop
+from uncork.verify.provers.data_orders import sample_order
+from uncork.verify.provers.loop_step import prove_loop_step
 
-LOW = Mode(policy="mixed_bfloat16")
+LOW = StepMode(policy="mixed_bfloat16")
 
 
 class Training:
@@ -74,7 +74,7 @@ class Centre(keras.layers.Layer):
 
 def taken(training: Training) -> CompiledStep:
     step = CompiledStep(training.step)
-    step.recording = step.is_looked_at = True
+    step.is_recording = step.is_examined = True
     for x, y in training.batches():
         training.step(x, y)
     return step
@@ -90,7 +90,7 @@ def test_a_step_that_bfloat16_does_no_harm_is_proved():
     training = Training(0.0)
     step = taken(training)
     before = [v.numpy() for v in training.model.variables]
-    proof = prove_step_of_loop(step, LOW, "precision", budget_s=5.0)
+    proof = prove_loop_step(step, LOW, "precision", budget_s=5.0)
     assert proof.passed, proof.detail
     assert "data orders" in proof.detail
     for variable, value in zip(training.model.variables, before, strict=True):
@@ -99,21 +99,21 @@ def test_a_step_that_bfloat16_does_no_harm_is_proved():
 
 def test_a_step_that_bfloat16_breaks_is_refused():
     training = Training(1000.0)
-    proof = prove_step_of_loop(taken(training), LOW, "precision", budget_s=5.0)
+    proof = prove_loop_step(taken(training), LOW, "precision", budget_s=5.0)
     assert not proof.passed
     assert proof.kind == "precision"
 
 
 def test_a_step_that_tells_no_loss_proves_nothing():
     training = Training(0.0, tells=False)
-    proof = prove_step_of_loop(taken(training), LOW, "precision", budget_s=5.0)
+    proof = prove_loop_step(taken(training), LOW, "precision", budget_s=5.0)
     assert not proof.passed
     assert "returns no loss" in proof.detail
 
 
 def test_losses_that_work_against_each_other_prove_nothing():
     training = Training(0.0, tells="two")
-    proof = prove_step_of_loop(taken(training), LOW, "precision", budget_s=5.0)
+    proof = prove_loop_step(taken(training), LOW, "precision", budget_s=5.0)
     assert not proof.passed
     assert "no one loss" in proof.detail
 
@@ -121,21 +121,21 @@ def test_losses_that_work_against_each_other_prove_nothing():
 def test_of_several_numbers_the_loss_is_judged():
     """Not the learning rate, which is the same whatever is trained."""
     harmless = Training(0.0, tells="rate")
-    proof = prove_step_of_loop(taken(harmless), LOW, "precision", budget_s=5.0)
+    proof = prove_loop_step(taken(harmless), LOW, "precision", budget_s=5.0)
     assert proof.passed, proof.detail
     broken = Training(1000.0, tells="rate")
-    assert not prove_step_of_loop(taken(broken), LOW, "precision", budget_s=5.0).passed
+    assert not prove_loop_step(taken(broken), LOW, "precision", budget_s=5.0).passed
 
 
 def test_a_loss_that_is_kept_in_a_metric_tells_as_well():
     """As TensorFlow's introduction has it: ``train_loss(loss)``, and nothing is returned."""
     harmless = Training(0.0, tells=False, metric="train_loss")
-    proof = prove_step_of_loop(taken(harmless), LOW, "precision", budget_s=5.0)
+    proof = prove_loop_step(taken(harmless), LOW, "precision", budget_s=5.0)
     assert proof.passed, proof.detail
     broken = Training(1000.0, tells=False, metric="train_loss")
-    assert not prove_step_of_loop(taken(broken), LOW, "precision", budget_s=5.0).passed
+    assert not prove_loop_step(taken(broken), LOW, "precision", budget_s=5.0).passed
     unknown = Training(0.0, tells=False, metric="score")
-    proof = prove_step_of_loop(taken(unknown), LOW, "precision", budget_s=5.0)
+    proof = prove_loop_step(taken(unknown), LOW, "precision", budget_s=5.0)
     assert "returns no loss" in proof.detail
 
 
@@ -143,7 +143,7 @@ def test_a_loss_that_is_kept_in_a_metric_tells_as_well():
 def test_xla_is_compared_without_tf32(tf32, monkeypatch):
     """Where products are rounded to it; called with a row less, nothing was compiled with it."""
     sizes: list[int] = []
-    monkeypatch.setattr("uncork.verify.provers.loop_step.rounds_to_tf32", lambda: tf32)
+    monkeypatch.setattr("uncork.verify.provers.loop_step.is_tf32_enabled", lambda: tf32)
     training = Training(0.0)
     step = taken(training)
     compute = training.model.call
@@ -154,7 +154,7 @@ def test_xla_is_compared_without_tf32(tf32, monkeypatch):
         return compute(x, **how)
 
     training.model.call = call
-    proof = prove_step_of_loop(step, Mode.XLA, "rounding")
+    proof = prove_loop_step(step, StepMode.XLA, "rounding")
     assert proof.passed, proof.detail
     assert ("without TF32" in proof.detail) is tf32
     assert set(sizes) == {63 if tf32 else 64}
@@ -164,28 +164,31 @@ def test_xla_is_compared_without_tf32(tf32, monkeypatch):
 def test_proofs_begin_where_the_training_was_first_seen():
     training = Training(0.0)
     step = CompiledStep(training.step)
-    step.is_looked_at = True
+    step.is_examined = True
     first = [v.numpy() for v in training.model.variables]
     for x, y in training.batches():
         training.step(x, y)
-    assert step.began is not None
+    assert step.initial_state is not None
     assert any((v.numpy() != f).any() for v, f in zip(training.model.variables, first, strict=True))
-    step.began.restore()
+    step.initial_state.restore()
     for variable, value in zip(training.model.variables, first, strict=True):
         np.testing.assert_array_equal(variable, value)
 
 
 @pytest.mark.parametrize(("held", "steps"), [(3, 7), (64, 40), (1, 4)])
 def test_every_batch_is_met_once_a_pass(held, steps):
-    order = order_of(held, steps, seed=5)
+    order = sample_order(held, steps, seed=5)
     assert len(order) == steps
     for begin in range(0, steps - held + 1, held):
         assert sorted(order[begin : begin + held]) == list(range(held))
 
 
 def test_windows_of_orders_that_are_handed_over_end_where_losses_are_told():
-    orders, _ = data_orders.some_orders(
-        lambda order, windows: Replay((1.0,) * windows, []), held=8, budget_s=1.0, unit=6
+    orders, _ = data_orders.train_over_orders(
+        lambda order, windows: ReplayResult((1.0,) * windows, []),
+        batch_count=8,
+        budget_s=1.0,
+        steps_per_loss=6,
     )
     assert {len(order) % (4 * 6) for order in orders} == {0}
 
@@ -194,7 +197,7 @@ def test_gradients_may_be_accumulated_before_they_move_anything():
     training = Training(0.0)
     training.optimizer = keras.optimizers.SGD(0.02, gradient_accumulation_steps=8)
     training.optimizer.build(training.model.trainable_variables)
-    proof = prove_step_of_loop(taken(training), Mode(xla=True), "rounding", budget_s=5.0)
+    proof = prove_loop_step(taken(training), StepMode(is_xla=True), "rounding", budget_s=5.0)
     assert "moves no weight" not in proof.detail
 
 
@@ -210,10 +213,10 @@ class Computing(Training):
 
 @pytest.mark.parametrize(
     ("mode", "kind"),
-    [(Mode(xla=True), "exact"), (Mode(xla=True), "rounding"), (LOW, "precision")],
+    [(StepMode(is_xla=True), "exact"), (StepMode(is_xla=True), "rounding"), (LOW, "precision")],
 )
 def test_a_function_that_moves_no_weight_proves_nothing(mode, kind):
-    proof = prove_step_of_loop(taken(Computing(0.0)), mode, kind, budget_s=5.0)
+    proof = prove_loop_step(taken(Computing(0.0)), mode, kind, budget_s=5.0)
     assert not proof.passed
     assert "moves no weight" in proof.detail
 
@@ -222,9 +225,9 @@ def test_a_step_that_float16_does_no_harm_is_proved_with_its_loss_scaled():
     """From the first scale on in each of the trainings that are compared."""
     training = Training(0.0)
     step = taken(training)
-    proof = prove_step_of_loop(step, Mode(policy="mixed_float16"), "precision", budget_s=5.0)
+    proof = prove_loop_step(step, StepMode(policy="mixed_float16"), "precision", budget_s=5.0)
     assert proof.passed, proof.detail
-    assert step.unable == ""
+    assert step.mode_refusal == ""
 
 
 def test_harm_that_the_last_layer_does_is_none_where_it_stays_in_float32():
@@ -236,6 +239,6 @@ def test_harm_that_the_last_layer_does_is_none_where_it_stays_in_float32():
         training.optimizer = keras.optimizers.SGD(0.002)
         training.optimizer.build(training.model.trainable_variables)
         training.shift, training.noise = 300.0, 0.3
-        mode = Mode(policy="mixed_bfloat16", careful=careful)
-        found.append(prove_step_of_loop(taken(training), mode, "precision", budget_s=5.0))
+        mode = StepMode(policy="mixed_bfloat16", is_precision_conservative=careful)
+        found.append(prove_loop_step(taken(training), mode, "precision", budget_s=5.0))
     assert [proof.passed for proof in found] == [False, True], [proof.detail for proof in found]

@@ -20,18 +20,21 @@ from uncork.capture.base.listener import FitCall
 from uncork.core.base.record import replace
 from uncork.core.documents.plan import Proof
 from uncork.core.edits.step import PadLengths
-from uncork.core.evidence.batches import OpenAxis
-from uncork.engine.apply.plan_listener import Running
+from uncork.core.evidence.batches import VaryingAxis
+from uncork.engine.apply.plan_listener import PlanListener
 from uncork.engine.fit.fit_subject import FitSubject
-from uncork.training.state.loss_value import told_loss
-from uncork.training.state.snapshot import weights
-from uncork.training.variant import Version
+from uncork.training.state.loss_value import find_logged_loss
+from uncork.training.state.snapshot import read_weights
+from uncork.training.variant import Variant
 
 layers = keras.layers
 TOKENS = 40
 KEPT = next(step for step in STEPS if step.outcome == "kept")
 # Of tokens and, where each has a target, of that.
-LENGTHS = (OpenAxis(tensor=0, axis=1, longest=64), OpenAxis(tensor=1, axis=1, longest=64))
+LENGTHS = (
+    VaryingAxis(tensor_index=0, axis=1, max_length=64),
+    VaryingAxis(tensor_index=1, axis=1, max_length=64),
+)
 
 
 def texts(*, tagged: bool = False) -> tf.data.Dataset:
@@ -94,16 +97,16 @@ class Attending(keras.layers.Layer):
         return self.attention(x, x, query_mask=mask, value_mask=mask, key_mask=mask)
 
 
-def version_of(subject: FitSubject, axes: int) -> Version:
+def version_of(subject: FitSubject, axes: int) -> Variant:
     return subject.original.with_step_edits((PadLengths(multiple=8, axes=LENGTHS[:axes]),))
 
 
 def judged(made: Any, folder: Path, data: Any = None) -> Proof:
     subject = subject_of(made, folder, texts() if data is None else data)
-    before = weights(made)
+    before = read_weights(made)
     axes = 1 if data is None else 2
     found = subject.prove_step(version_of(subject, axes), "rounding", 20.0)
-    assert all(np.array_equal(a, b) for a, b in zip(before, weights(made), strict=True))
+    assert all(np.array_equal(a, b) for a, b in zip(before, read_weights(made), strict=True))
     return found
 
 
@@ -188,7 +191,7 @@ def filled_to_8() -> tf.data.Dataset:
     return data.map(lambda x, y: (tf.ensure_shape(x, (None, None)), y))
 
 
-BOTH = PadLengths(multiple=8, axes=LENGTHS[:1], validation=True)
+BOTH = PadLengths(multiple=8, axes=LENGTHS[:1], has_validation=True)
 
 
 @pytest.mark.parametrize(
@@ -206,21 +209,21 @@ def test_a_validation_is_compared_too(make: Any, data: Any, detail: str, tmp_pat
     made = make()
     given = {"x": texts(), "validation_data": data, "epochs": 3}
     subject = FitSubject(made, given, 0, "train.py:9", str(tmp_path))
-    subject.ends_here, before = True, weights(made)
+    subject.ends_process, before = True, read_weights(made)
     found = subject.prove_step(subject.original.with_step_edits((BOTH,)), "rounding", 20.0)
     assert found.passed is (not detail), found.detail
     assert detail in found.detail
-    assert all(np.array_equal(a, b) for a, b in zip(before, weights(made), strict=True))
+    assert all(np.array_equal(a, b) for a, b in zip(before, read_weights(made), strict=True))
 
 
 def test_it_is_proposed_for_a_validation_on_such_batches(tmp_path: Path) -> None:
     for data, found in ((texts(), True), (texts(tagged=True), False), (None, False)):
         given = {"x": texts(), "validation_data": data, "epochs": 3}
         subject = FitSubject(classifying(), given, 0, "train.py:9", str(tmp_path))
-        subject.ends_here = True
-        new = subject.new_shapes(0.001, 0.1)
+        subject.ends_process = True
+        new = subject.measure_varying_shapes(0.001, 0.1)
         assert new is not None
-        assert new.validation is found
+        assert new.has_validation is found
 
 
 def test_under_a_plan_a_validation_is_filled_up(tmp_path: Path) -> None:
@@ -236,7 +239,7 @@ def test_under_a_plan_a_validation_is_filled_up(tmp_path: Path) -> None:
     bound.apply_defaults()
     fit = functools.partial(keras.Model.fit, made)
     call = FitCall(0, "train.py:9", made, dict(bound.arguments), fit)
-    found = Running(plan(before=before, steps=(kept,)), strict=True).fit(call).history
+    found = PlanListener(plan(before=before, steps=(kept,)), strict=True).fit(call).history
     del history["longest"]  # left from the validation
     assert (history.pop("val_longest"), found["val_longest"]) == ([7.0, 7.0], [8.0, 8.0])
     for name, values in history.items():
@@ -262,7 +265,7 @@ def test_each_axis_is_to_be_seen_filled_up(later: int, passes: bool, tmp_path: P
         parts.append(layers.GlobalAveragePooling1D()(table(given)))
     made = keras.Model(inputs, layers.Dense(1)(layers.Concatenate()(parts)))
     made.compile("adam", "mse", jit_compile=True)
-    axes = (*LENGTHS[:1], OpenAxis(tensor=1, axis=1, longest=8))
+    axes = (*LENGTHS[:1], VaryingAxis(tensor_index=1, axis=1, max_length=8))
     subject = subject_of(made, tmp_path, two_inputs(later))
     version = subject.original.with_step_edits((PadLengths(multiple=4, axes=axes),))
     found = subject.prove_step(version, "rounding", 20.0)
@@ -274,17 +277,17 @@ def test_in_the_middle_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     """Of the training on longer rows, when some steps of it were made."""
     made = classifying(layers.Dropout(0.3))
     subject = subject_of(made, tmp_path, texts())
-    before, told = weights(made), iter(range(30))
+    before, told = read_weights(made), iter(range(30))
 
     def interrupted(logs: Any) -> tuple[str, float]:
         if next(told) == 20:
             raise KeyboardInterrupt
-        return told_loss(logs)
+        return find_logged_loss(logs)
 
-    monkeypatch.setattr(sys.modules["uncork.training.run.replay"], "told_loss", interrupted)
+    monkeypatch.setattr(sys.modules["uncork.training.run.replay"], "find_logged_loss", interrupted)
     with pytest.raises(KeyboardInterrupt):
         subject.prove_step(version_of(subject, 1), "rounding", 5.0)
     subject.restore()
-    assert all(np.array_equal(a, b) for a, b in zip(before, weights(made), strict=True))
+    assert all(np.array_equal(a, b) for a, b in zip(before, read_weights(made), strict=True))
     (dropout,) = (layer for layer in made.layers if isinstance(layer, layers.Dropout))
     assert dropout(tf.ones((1, 1000)), training=True).numpy().min() == 0.0

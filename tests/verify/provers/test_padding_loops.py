@@ -17,12 +17,12 @@ from uncork.capture.base.listener import LoopCall, LoopEvidence
 from uncork.core.base.record import replace
 from uncork.core.documents.plan import Proof
 from uncork.core.edits.step import PadArguments
-from uncork.core.evidence.batches import NewShapes, OpenAxis
-from uncork.engine.loop.dataset_loop_subject import LoopSubject
-from uncork.engine.loop.loop_driver import run_beside
+from uncork.core.evidence.batches import VaryingAxis, VaryingShapes
+from uncork.engine.loop.dataset_loop_subject import DatasetLoopSubject
+from uncork.engine.loop.loop_driver import run_engine_thread
 from uncork.training.loop_step.compiled_step import CompiledStep
-from uncork.training.loop_step.mode import Mode
-from uncork.verify.provers.loop_step import prove_step_of_loop
+from uncork.training.loop_step.mode import StepMode
+from uncork.verify.provers.loop_step import prove_loop_step
 
 layers = keras.layers
 TOKENS = 40
@@ -30,8 +30,8 @@ FORM = "(('int32 2', 'float32 1'), {})"
 
 
 def longer(longest: int = 64, form: str = FORM) -> PadArguments:
-    axes = (OpenAxis(tensor=0, axis=1, longest=longest),)
-    return PadArguments(code="", form=form, multiple=8, axes=axes)
+    axes = (VaryingAxis(tensor_index=0, axis=1, max_length=longest),)
+    return PadArguments(code_digest="", call_signature=form, multiple=8, axes=axes)
 
 
 LONGER = longer()
@@ -81,14 +81,14 @@ class Training:
 
 def proved(training: Training, edit: PadArguments = LONGER) -> Proof:
     step = CompiledStep(training.step)
-    step.recording = step.is_looked_at = True
+    step.is_recording = step.is_examined = True
     for x, y in texts():
         training.step(x, y)
     before = training.values
     try:
-        return prove_step_of_loop(step, Mode(lengths=edit), "rounding")
+        return prove_loop_step(step, StepMode(padded_arguments=edit), "rounding")
     finally:
-        step.give_back()
+        step.restore()
         assert all(map(np.array_equal, before, training.values))
 
 
@@ -134,16 +134,20 @@ def shapes_of_loop(
     data: tf.data.Dataset,
     folder: Path,
     use: Callable[[Any, Any], Any],
-    look: Callable[[LoopSubject], Any] = lambda subject: subject.new_shapes(0.001, 0.2),
-) -> NewShapes | None:
+    look: Callable[[DatasetLoopSubject], Any] = lambda subject: subject.measure_varying_shapes(
+        0.001, 0.2
+    ),
+) -> VaryingShapes | None:
     """What is found in a loop that calls its step in this way."""
-    evidence = LoopEvidence(eager_step=False, steps_seen=0, tape_calls_per_step=1, eager_codes=())
-    subject = LoopSubject(
+    evidence = LoopEvidence(
+        has_eager_step=False, steps_seen=0, tape_calls_per_step=1, eager_codes=()
+    )
+    subject = DatasetLoopSubject(
         LoopCall(0, "train.py:9", data, lambda: iter(data), evidence),
         epochs=None,
         scratch=str(folder),
     )
-    ended, found = threading.Event(), list[NewShapes | None]()
+    ended, found = threading.Event(), list[VaryingShapes | None]()
 
     def looking() -> None:
         try:
@@ -153,7 +157,7 @@ def shapes_of_loop(
             ended.set()
 
     def loop() -> None:
-        for x, y in run_beside(looking, subject.board, Ended()):
+        for x, y in run_engine_thread(looking, subject.driver, Ended()):
             use(x, y)
 
     with pytest.raises(Ended):
@@ -166,20 +170,20 @@ def test_shapes_and_fills_are_those_of_the_data(tmp_path: Path) -> None:
     training = Training()
     found = shapes_of_loop(training, texts(), tmp_path, training.step)
     assert found is not None
-    assert found.axes == (OpenAxis(tensor=0, axis=1, longest=7),)
-    assert found.form == FORM
-    assert found.batches > 12  # of some passes
-    assert found.shapes == len({tuple(x.shape) for x, _ in texts()})
-    assert found.compile_s > 0
-    assert found.trace_s > 0
-    assert [each.shapes for each in found.padded if each.multiple == 8] == [1]
+    assert found.axes == (VaryingAxis(tensor_index=0, axis=1, max_length=7),)
+    assert found.call_signature == FORM
+    assert found.batch_count > 12  # of some passes
+    assert found.shape_count == len({tuple(x.shape) for x, _ in texts()})
+    assert found.compile_s_per_shape > 0
+    assert found.trace_s_per_shape > 0
+    assert [each.shape_count for each in found.padded_shapes if each.multiple == 8] == [1]
 
 
 def test_parts_may_be_handed_over_otherwise(tmp_path: Path) -> None:
     training = Training()
     found = shapes_of_loop(training, texts(), tmp_path, lambda a, b: training.step(y=b, x=a))
     assert found is not None
-    assert found.axes == (OpenAxis(tensor=0, axis=1, longest=7),)
+    assert found.axes == (VaryingAxis(tensor_index=0, axis=1, max_length=7),)
 
 
 def test_calls_of_several_forms_are_filled_up_by_nobody(tmp_path: Path) -> None:
@@ -190,7 +194,7 @@ def test_calls_of_several_forms_are_filled_up_by_nobody(tmp_path: Path) -> None:
 
     found = shapes_of_loop(training, texts(), tmp_path, use)
     assert found is not None
-    assert (found.axes, found.padded) == ((), ())
+    assert (found.axes, found.padded_shapes) == ((), ())
 
 
 def test_proofs_find_room_for_calls_after_it(tmp_path: Path, monkeypatch: Any) -> None:
@@ -199,10 +203,10 @@ def test_proofs_find_room_for_calls_after_it(tmp_path: Path, monkeypatch: Any) -
     training = Training()
     steps: list[Any] = []
 
-    def look(subject: LoopSubject) -> Any:
-        found = subject.new_shapes(0.001, 0.2)
+    def look(subject: DatasetLoopSubject) -> Any:
+        found = subject.measure_varying_shapes(0.001, 0.2)
         version = subject.original.with_step_edits(
-            (replace(LONGER, code=subject.seen().step_code),)
+            (replace(LONGER, code_digest=subject.observed_workload().step_code_digest),)
         )
         steps.append(subject.prove_step(version, "rounding", 5.0))
         return found
@@ -217,8 +221,8 @@ def test_what_the_loop_makes_of_its_batch_is_filled_up_by_nobody(tmp_path: Path)
         training, texts(), tmp_path, lambda x, y: training.step(tf.concat([x, x], 1), y)
     )
     assert found is not None
-    assert found.shapes > 1
-    assert (found.axes, found.padded) == ((), ())
+    assert found.shape_count > 1
+    assert (found.axes, found.padded_shapes) == ((), ())
 
 
 @pytest.mark.parametrize("same", [True, False])

@@ -11,7 +11,7 @@ import uncork
 from records import STEPS, plan, workload_diagnosis
 from uncork.core.base.errors import PlanRefused
 from uncork.core.base.record import replace
-from uncork.core.documents.plan import dump, load
+from uncork.core.documents.plan import parse_plan, serialize_plan
 from uncork.core.edits.pipeline import PyFunctionCache
 from uncork.engine.fit.fit_subject import FitSubject
 from uncork.pipeline.ir.python_functions import python_digest
@@ -55,7 +55,9 @@ def subject(tmp_path, function=rows):
 def version(one):
     pipeline = one.original.pipeline
     code = python_digest(pipeline.stages[2].functions[0])
-    edit = PyFunctionCache(stage=2, expects=pipeline.digest, bytes=1 << 16, code=code)
+    edit = PyFunctionCache(
+        stage=2, expected_digest=pipeline.digest, size_bytes=1 << 16, code_digest=code
+    )
     return one.original.with_pipeline_edits((edit,))
 
 
@@ -63,12 +65,12 @@ def version(one):
 def made(tmp_path):
     one = subject(tmp_path)
     kept = next(step for step in STEPS if step.outcome == "kept")
-    return load(
-        dump(
+    return parse_plan(
+        serialize_plan(
             plan(
                 before=workload_diagnosis(workload=one.workload, stages=()),
                 after=None,
-                steps=(replace(kept, edits=version(one).edits, guarantee="exact"),),
+                steps=(replace(kept, edits=version(one).pipeline_edits, guarantee="exact"),),
             )
         )
     )

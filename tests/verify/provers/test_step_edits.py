@@ -25,9 +25,9 @@ from uncork.core.edits.step import (
     StepsPerExecution,
 )
 from uncork.measure.machine.devices import accelerators
-from uncork.optimizations.host.map_on_device import to_the_step
-from uncork.pipeline.profile.stage_costs import measure
-from uncork.training.state.snapshot import weights
+from uncork.optimizations.host.map_on_device import device_map_edits
+from uncork.pipeline.profile.stage_costs import measure_stage_costs
+from uncork.training.state.snapshot import read_weights
 
 EXACT: list[StepEdit] = [
     StepsPerExecution(steps=4),
@@ -44,10 +44,10 @@ ROUNDING: list[tuple[StepEdit, dict[str, Any]]] = [
 def judged(model: Any, folder: Path, edit: StepEdit, kind: Guarantee, data: Any = None) -> str:
     """The kind of guarantee that was found, after a look at what the proof left behind."""
     subject = subject_of(model, folder, data)
-    before = weights(subject.model)
+    before = read_weights(subject.model)
     found = proved(subject, subject.original.with_step_edits((edit,)), kind)
     assert found.passed, found.detail
-    after = weights(subject.model)
+    after = read_weights(subject.model)
     assert all(np.array_equal(a, b) for a, b in zip(before, after, strict=True))
     return found.kind
 
@@ -74,7 +74,7 @@ def test_other_kernels_round_otherwise(
 
 def test_xla_is_proved_without_tf32(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where products are rounded to it, wherever either likes."""
-    monkeypatch.setattr("uncork.engine.fit.fit_subject.rounds_to_tf32", lambda: True)
+    monkeypatch.setattr("uncork.engine.fit.fit_subject.is_tf32_enabled", lambda: True)
     subject = subject_of(convolutions(), tmp_path)
     version = subject.original.with_step_edits((JitCompile(),))
     found = subject.prove_step(version, "rounding", 20.0)
@@ -85,7 +85,7 @@ def test_xla_is_proved_without_tf32(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_parts_of_a_batch_are_proved(tmp_path: Path) -> None:
     """On few rows of each batch, as where the whole of it has no room."""
     subject = subject_of(convolutions(normalized=False), tmp_path)
-    subject.needing((MicroBatches(parts=4),))
+    subject.require_edits((MicroBatches(parts=4),))
     found = subject.prove_on_rows(BATCH // 4)
     assert found.passed, found.detail
 
@@ -93,9 +93,11 @@ def test_parts_of_a_batch_are_proved(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["map", "from_tensor_slices"])
 def test_what_is_made_on_the_device_is_proved(kind: str, tmp_path: Path) -> None:
     subject = subject_of(convolutions(), tmp_path)
-    stages = measure(subject.original.pipeline, batch_size=BATCH, budget_s=0.2)
-    last = next(stage for stage in stages if stage.in_step and stage.kind == kind)
-    version = subject.original.with_edits(to_the_step(last.in_step, "", gathered=kind != "map"))
+    stages = measure_stage_costs(subject.original.pipeline, batch_size=BATCH, budget_s=0.2)
+    last = next(stage for stage in stages if stage.step_offload and stage.kind == kind)
+    version = subject.original.with_edits(
+        device_map_edits(last.step_offload, "", gathers_rows=kind != "map")
+    )
     found = proved(subject, version, "exact")
     assert found.passed, found.detail
     assert subject.runner(version).prime() > 0

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
-from uncork.capture.base.listener import FitCall, LoopCall, PassThrough, StepCall
+from uncork.capture.base.listener import FitCall, LoopCall, PassThroughListener, StepCall
 
-L = TypeVar("L", bound=PassThrough)
+L = TypeVar("L", bound=PassThroughListener)
 
 
-class Deferred(PassThrough, Generic[L]):
+class DeferredListener(PassThroughListener, Generic[L]):
     """Stands in for a listener until the script has imported TensorFlow itself.
 
     Args:
@@ -18,10 +18,10 @@ class Deferred(PassThrough, Generic[L]):
         source_lines: Datasets shall remember the line that made them.
         loops: Custom loops shall be watched.
         refuses_foreign: A ``fit`` that is not Keras 3 on TensorFlow ends the script.
-        takes_jax: One on Keras's jax backend is told, too.
+        accepts_jax: One on Keras's jax backend is told, too.
 
     Attributes:
-        made: The listener, None while no training call was reached.
+        created_listener: The listener, None while no training call was reached.
     """
 
     def __init__(
@@ -31,20 +31,20 @@ class Deferred(PassThrough, Generic[L]):
         source_lines: bool,
         loops: bool,
         refuses_foreign: bool = True,
-        takes_jax: bool = False,
+        accepts_jax: bool = False,
     ) -> None:
-        self.made: L | None = None
+        self.created_listener: L | None = None
         self._make = make
         self.wants_source_lines = source_lines
         self.wants_loops = loops
         self.refuses_foreign = refuses_foreign
-        self.takes_jax = takes_jax
+        self.accepts_jax = accepts_jax
 
     @property
     def _listener(self) -> L:
-        if self.made is None:
-            self.made = self._make()
-        return self.made
+        if self.created_listener is None:
+            self.created_listener = self._make()
+        return self.created_listener
 
     def fit(self, call: FitCall) -> Any:
         """The real listener's answer."""

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any, Protocol
 
-from uncork.core.evidence.loop import StartLine
-from uncork.pycode.frames.layer_registry import Layers
-from uncork.pycode.frames.stack import function_place
+from uncork.core.evidence.loop import StartupLine
+from uncork.pycode.frames.layer_registry import LayerRegistry
+from uncork.pycode.frames.stack import function_location
 
 
 def _at_once(act: Callable[[], Any]) -> Any:
@@ -26,13 +26,14 @@ class FitCall:
     Attributes:
         index: Number of the call site, in order of reaching; the same line keeps its number.
         at: ``file.py:line`` of the user's statement, relative to the working directory when below.
-        step_at: The same of the ``compile`` that set up its step; None when that was not seen.
+        step_setup_at: The same of the ``compile`` that set up its step; None when that was not
+            seen.
         policy_at: The same of where the dtype policy of new layers was last set.
         model: The user's model.
         arguments: All arguments of ``fit`` by name, defaults filled in.
         original: Keras's own ``fit`` on that model: ``call.original(**call.arguments)``.
         layers: What was seen of the script's layers.
-        start: Lines that took long before the first training of the script began.
+        startup_lines: Lines that took long before the first training of the script began.
     """
 
     index: int
@@ -40,10 +41,10 @@ class FitCall:
     model: Any
     arguments: dict[str, Any]
     original: Callable[..., Any]
-    step_at: str | None = None
+    step_setup_at: str | None = None
     policy_at: str | None = None
-    layers: Layers = field(default_factory=Layers)
-    start: tuple[StartLine, ...] = ()
+    layers: LayerRegistry = field(default_factory=LayerRegistry)
+    startup_lines: tuple[StartupLine, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class LoopEvidence:
     """What showed that a loop trains.
 
     Attributes:
-        eager_step: Gradients were computed op by op from Python, not in a traced function.
+        has_eager_step: Gradients were computed op by op from Python, not in a traced function.
         eager_codes: The user's code that did so, from the function that holds the tape outwards.
         steps_seen: Elements the loop had taken when it was recognised.
         tape_calls_per_step: Calls of ``GradientTape.gradient`` during the last step. While a
@@ -60,7 +61,7 @@ class LoopEvidence:
         first_step_s: Seconds from its first element to the request for the second.
     """
 
-    eager_step: bool
+    has_eager_step: bool
     steps_seen: int
     tape_calls_per_step: int
     eager_codes: tuple[CodeType, ...] = ()
@@ -69,7 +70,7 @@ class LoopEvidence:
     @property
     def eager_at(self) -> str | None:
         """Where the function begins that holds the tape; None when it is none."""
-        return function_place(self.eager_codes)
+        return function_location(self.eager_codes)
 
 
 @dataclass(frozen=True)
@@ -82,10 +83,10 @@ class LoopCall:
         dataset: What the loop iterates over.
         original: A fresh iterator over it, not watched.
         evidence: Why it is taken for training.
-        guarded: Runs what stands in for the loop elsewhere: a stop in it ends the script.
+        run_guarded: Runs what stands in for the loop elsewhere: a stop in it ends the script.
         layers: What was seen of the script's layers.
         policy_at: ``file.py:line`` of where the dtype policy of new layers was last set.
-        start: Lines that took long before its first step.
+        startup_lines: Lines that took long before its first step.
     """
 
     index: int
@@ -93,10 +94,10 @@ class LoopCall:
     dataset: Any
     original: Callable[[], Iterator[Any]]
     evidence: LoopEvidence
-    guarded: Callable[[Callable[[], Any]], Any] = _at_once
-    layers: Layers = field(default_factory=Layers)
+    run_guarded: Callable[[Callable[[], Any]], Any] = _at_once
+    layers: LayerRegistry = field(default_factory=LayerRegistry)
     policy_at: str | None = None
-    start: tuple[StartLine, ...] = ()
+    startup_lines: tuple[StartupLine, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -110,12 +111,12 @@ class StepCall:
         kwargs: Its arguments by name.
         original: The step itself: ``call.original(*call.args, **call.kwargs)``.
         step: What is called: a ``tf.function``, a model, an optimizer.
-        eager: The step runs op by op: what is called is its last part, the optimizer's update.
+        is_eager: The step runs op by op: what is called is its last part, the optimizer's update.
         eager_at: Where the user's function begins that computes its gradients.
-        guarded: Runs what stands in for the step elsewhere: a stop in it ends the script.
+        run_guarded: Runs what stands in for the step elsewhere: a stop in it ends the script.
         layers: What was seen of the script's layers.
         policy_at: ``file.py:line`` of where the dtype policy of new layers was last set.
-        start: Lines that took long before its first step.
+        startup_lines: Lines that took long before its first step.
     """
 
     index: int
@@ -124,12 +125,12 @@ class StepCall:
     kwargs: dict[str, Any]
     original: Callable[..., Any]
     step: Any = None
-    eager: bool = False
+    is_eager: bool = False
     eager_at: str | None = None
-    guarded: Callable[[Callable[[], Any]], Any] = _at_once
-    layers: Layers = field(default_factory=Layers)
+    run_guarded: Callable[[Callable[[], Any]], Any] = _at_once
+    layers: LayerRegistry = field(default_factory=LayerRegistry)
     policy_at: str | None = None
-    start: tuple[StartLine, ...] = ()
+    startup_lines: tuple[StartupLine, ...] = ()
 
 
 class Listener(Protocol):
@@ -144,14 +145,14 @@ class Listener(Protocol):
         wants_steps: Calls of compiled functions shall be told; asked before each.
         refuses_foreign: A ``fit`` of Keras 2 or of another backend, which it cannot look into, ends
             the script.
-        takes_jax: A ``fit`` on Keras's jax backend is told like one on TensorFlow's.
+        accepts_jax: A ``fit`` on Keras's jax backend is told like one on TensorFlow's.
     """
 
     wants_source_lines: bool
     wants_loops: bool
     wants_steps: bool
     refuses_foreign: bool
-    takes_jax: bool
+    accepts_jax: bool
 
     def fit(self, call: FitCall) -> Any:
         """A ``fit`` was reached; what this returns is handed to the user's code."""
@@ -189,11 +190,11 @@ class Listener(Protocol):
         """The user's code is about to call a ``tf.function``."""
 
 
-class PassThrough:
+class PassThroughListener:
     """Lets every training happen as the script wants it: the base of other listeners.
 
     Example:
-        >>> PassThrough().dataset("a dataset", "train.py:3")
+        >>> PassThroughListener().dataset("a dataset", "train.py:3")
         'a dataset'
     """
 
@@ -201,7 +202,7 @@ class PassThrough:
     wants_loops: bool = True
     wants_steps: bool = False
     refuses_foreign: bool = True
-    takes_jax: bool = False
+    accepts_jax: bool = False
 
     def fit(self, call: FitCall) -> Any:
         """Keras's own ``fit``."""
@@ -230,11 +231,11 @@ class PassThrough:
         """It is called."""
 
 
-class Sites:
+class CallSites:
     """Gives each ``file.py:line`` a number; the same line keeps its number.
 
     Example:
-        >>> sites = Sites()
+        >>> sites = CallSites()
         >>> sites.index("train.py:3"), sites.index("train.py:9"), sites.index("train.py:3")
         (0, 1, 0)
     """

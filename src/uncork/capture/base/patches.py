@@ -10,18 +10,18 @@ import wrapt
 from uncork.core.base.errors import WrongUse
 
 
-class Patches:
+class PatchSet:
     """A set of replacements that is undone as a whole.
 
     Example:
         >>> import json
-        >>> patches = Patches()
+        >>> patches = PatchSet()
         >>> patches.when_imported(
         ...     "json", lambda module: patches.replace(module, "dumps", lambda dumps: str)
         ... )
         >>> json.dumps(None)
         'None'
-        >>> patches.undo()
+        >>> patches.restore()
         >>> json.dumps(None)
         'null'
     """
@@ -59,7 +59,7 @@ class Patches:
             lambda: delattr(owner, name) if inherited else setattr(owner, name, original)
         )
 
-    def undo(self) -> None:
+    def restore(self) -> None:
         """Put everything back, last first. Modules imported later are left alone."""
         self._active = False
         while self._undo:

@@ -25,7 +25,7 @@ class StopScript(BaseException):
     """
 
 
-class Stops:
+class ScriptStopper:
     """Raises a stop again and again until the script gives in.
 
     Attributes:
@@ -38,11 +38,11 @@ class Stops:
         self._last: StopScript | None = None
 
     @property
-    def pending(self) -> bool:
+    def is_pending(self) -> bool:
         """A stop has been raised: what the script does from now on no longer counts."""
         return self._raised > 0
 
-    def guarded(self, act: Callable[[], T]) -> T:
+    def run_guarded(self, act: Callable[[], T]) -> T:
         """Run a listener's code at a training call of the script's.
 
         An error of Uncork's becomes a stop on the way: ``except Exception`` around a training call

@@ -12,7 +12,7 @@ _MODULE: Final = "tensorflow.python.data.ops.dataset_ops"
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
-def datasets_in(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+def find_datasets(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
     """The ``tf.data.Dataset`` objects among some arguments, not those inside of others."""
     module = sys.modules.get(_MODULE)
     if module is None:
@@ -20,19 +20,19 @@ def datasets_in(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
     return [value for value in (*args, *kwargs.values()) if isinstance(value, module.DatasetV2)]
 
 
-def with_datasets(
-    args: tuple[Any, ...], kwargs: dict[str, Any], other: Callable[[Any], Any]
+def replace_datasets(
+    args: tuple[Any, ...], kwargs: dict[str, Any], replace: Callable[[Any], Any]
 ) -> Arguments:
     """The same arguments with others in the place of those datasets.
 
     Args:
         args: By place.
         kwargs: By name.
-        other: Told each dataset, gives the one instead.
+        replace: Told each dataset, gives the one instead.
     """
     kind = sys.modules[_MODULE].DatasetV2
 
     def changed(value: Any) -> Any:
-        return other(value) if isinstance(value, kind) else value
+        return replace(value) if isinstance(value, kind) else value
 
     return tuple(map(changed, args)), {name: changed(value) for name, value in kwargs.items()}

@@ -18,10 +18,10 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 from weakref import WeakSet, ref
 
-from uncork.capture.base.listener import Listener, LoopCall, LoopEvidence, Sites
-from uncork.capture.base.stop import Stops
-from uncork.capture.hooks.training_evidence import Counts, Evidence, trained
-from uncork.core.evidence.loop import StartLine
+from uncork.capture.base.listener import CallSites, Listener, LoopCall, LoopEvidence
+from uncork.capture.base.stop import ScriptStopper
+from uncork.capture.hooks.training_evidence import TrainingCounts, TrainingEvidence, has_trained
+from uncork.core.evidence.loop import StartupLine
 
 # Elements after which a loop that has not trained is taken for an evaluation. Leaves room for
 # gradient accumulation, where only every n-th step moves the optimizer.
@@ -30,20 +30,22 @@ _PATIENCE: Final = 64
 _RESOURCE: Final = "_iterator_resource"
 
 
-class Loops:
+class DatasetLoops:
     """All loops of the user's over datasets."""
 
-    def __init__(self, listener: Listener, stops: Stops, sites: Sites, evidence: Evidence) -> None:
+    def __init__(
+        self, listener: Listener, stops: ScriptStopper, sites: CallSites, evidence: TrainingEvidence
+    ) -> None:
         self.listener = listener
         self.stops = stops
         self.evidence = evidence
         self._sites = sites
-        self._open: WeakSet[Watch] = WeakSet()
+        self._open: WeakSet[LoopMonitor] = WeakSet()
         # Called when the training turned out to be such a loop.
         self.on_recognised: Callable[[], None] = lambda: None
 
-    def start(
-        self, dataset: Any, at: str, iterate: Callable[[Any], Any], eager: Callable[[], bool]
+    def watch_loop(
+        self, dataset: Any, at: str, iterate: Callable[[Any], Any], is_eager: Callable[[], bool]
     ) -> Any:
         """What ``iter(dataset)`` gives to the user's code.
 
@@ -51,22 +53,22 @@ class Loops:
             dataset: The user's.
             at: Where its loop is.
             iterate: TensorFlow's own ``DatasetV2.__iter__``.
-            eager: Tells whether Python runs op by op; False while a function is traced.
+            is_eager: Tells whether Python runs op by op; False while a function is traced.
         """
-        dataset = self.stops.guarded(lambda: self.listener.dataset(dataset, at))
+        dataset = self.stops.run_guarded(lambda: self.listener.dataset(dataset, at))
 
         def original() -> Any:
-            return self.stops.guarded(lambda: self.listener.iterator(dataset, iterate))
+            return self.stops.run_guarded(lambda: self.listener.iterator(dataset, iterate))
 
         first = original()
         if not self.listener.wants_loops:
             return first
-        watch = Watch(self, first, dataset, at, original, eager)
+        watch = LoopMonitor(self, first, dataset, at, original, is_eager)
         self._open.add(watch)
-        self.evidence.look_anew()
+        self.evidence.restart_code_lookup()
         return _twin(first, watch)
 
-    def recognised(self, watch: Watch, evidence: LoopEvidence) -> Iterator[Any]:
+    def hand_to_listener(self, watch: LoopMonitor, evidence: LoopEvidence) -> Iterator[Any]:
         """A watched loop trains: hand it to the listener."""
         # Loops around this one (over tasks, domains, epochs) saw the same step, and others advance
         # beside it (a second iterator in the same step). The first to notice is the training loop.
@@ -75,44 +77,48 @@ class Loops:
         if beside:
             return watch.first
         self.on_recognised()
-        self.evidence.start.end()
+        self.evidence.startup_times.stop()
         call = LoopCall(
             *(self._sites.index(watch.at), watch.at, watch.dataset, watch.original, evidence),
-            guarded=self.stops.guarded,
+            run_guarded=self.stops.run_guarded,
             layers=self.evidence.layers,
             policy_at=self.evidence.policy_at,
-            start=watch.start,
+            startup_lines=watch.startup_lines,
         )
         return self.listener.loop(call, watch.first)
 
-    def _beside(self, watch: Watch) -> bool:
+    def _beside(self, watch: LoopMonitor) -> bool:
         """Whether a statement reads several datasets at once, as ``zip`` does; or the loop's body.
 
         Feeding one of them for ever would part it from the others.
         """
         others = [w for w in list(self._open) if w is not watch]
-        abreast = any(w.at == watch.at and w.taken >= watch.taken for w in others)
-        return abreast or any(w.taken > watch.others.get(id(w), w.taken) for w in others)
+        abreast = any(w.at == watch.at and w.element_count >= watch.element_count for w in others)
+        return abreast or any(
+            w.element_count > watch.other_element_counts.get(id(w), w.element_count) for w in others
+        )
 
-    def has_company(self, watch: Watch) -> bool:
+    def has_concurrent_loop(self, watch: LoopMonitor) -> bool:
         """Whether another loop has got as far: one around it, or one that is read in its body."""
-        return any(w.taken >= watch.taken for w in list(self._open) if w is not watch)
+        return any(
+            w.element_count >= watch.element_count for w in list(self._open) if w is not watch
+        )
 
-    def taken(self) -> dict[int, int]:
+    def element_counts(self) -> dict[int, int]:
         """How many elements each loop has taken that is still watched."""
-        return {id(watch): watch.taken for watch in list(self._open)}
+        return {id(watch): watch.element_count for watch in list(self._open)}
 
-    def settled(self, watch: Watch) -> None:
+    def remove(self, watch: LoopMonitor) -> None:
         """Whether this loop trains has been decided."""
         self._open.discard(watch)
 
     def close(self) -> None:
         """Stop watching all loops."""
         for watch in list(self._open):
-            watch.settle()
+            watch.stop()
 
 
-class Watch:
+class LoopMonitor:
     """What is known about one loop.
 
     Attributes:
@@ -120,14 +126,14 @@ class Watch:
         dataset: What it iterates over.
         at: Where the loop is.
         original: Makes another such iterator.
-        start: Lines of the script that took long before its first element was asked for.
-        others: Elements that other loops had taken when its first step was seen.
-        twin: Gives the iterator that the user's code holds.
+        startup_lines: Lines of the script that took long before its first element was asked for.
+        other_element_counts: Elements that other loops had taken when its first step was seen.
+        user_iterator: Gives the iterator that the user's code holds.
     """
 
     def __init__(
         self,
-        loops: Loops,
+        loops: DatasetLoops,
         first: Iterator[Any],
         dataset: Any,
         at: str,
@@ -138,22 +144,22 @@ class Watch:
         self.dataset = dataset
         self.at = at
         self.original = original
-        self.start: tuple[StartLine, ...] = ()
-        self.others: dict[int, int] = {}
-        self.twin: Callable[[], Any] = lambda: first
+        self.startup_lines: tuple[StartupLine, ...] = ()
+        self.other_element_counts: dict[int, int] = {}
+        self.user_iterator: Callable[[], Any] = lambda: first
         self._loops = loops
         self._stops = loops.stops
         self._eager = eager
         self._feed = first
         self._open = True
         self._taken = 0
-        self._before: Counts | None = None
+        self._before: TrainingCounts | None = None
         self._acts = 0
         self._given_at = 0.0
         self._first_step_s = 0.0
 
     @property
-    def idle(self) -> bool:
+    def is_idle(self) -> bool:
         """Nothing is left to watch or to feed."""
         return not self._open and self._feed is self.first
 
@@ -161,61 +167,67 @@ class Watch:
         """The next element, after a look at what happened since the one before."""
         if self._open:
             self._look()
-        element = self._stops.guarded(self._feed.__next__)
+        element = self._stops.run_guarded(self._feed.__next__)
         self._taken += 1
         self._given_at = time.perf_counter()
         return element
 
     @property
-    def taken(self) -> int:
+    def element_count(self) -> int:
         """Elements so far."""
         return self._taken
 
-    def settle(self) -> None:
+    def stop(self) -> None:
         """Stop watching."""
         self._open = False
-        self._loops.settled(self)
+        self._loops.remove(self)
 
     def _look(self) -> None:
         if self._taken == 1:
             self._first_step_s = time.perf_counter() - self._given_at
         if not self._eager():
-            self.settle()
+            self.stop()
             return
         before, self._before = self._before, self._loops.evidence.counts()
-        acts = self._loops.evidence.acts.get(threading.get_ident(), 0)
+        acts = self._loops.evidence.activity_counts.get(threading.get_ident(), 0)
         acted, self._acts = acts > self._acts, acts
         if before is None:
-            self.start = self._loops.evidence.start.so_far()
+            self.startup_lines = self._loops.evidence.startup_times.current_lines()
             return  # before the first element nothing of this loop's can have happened
-        if trained(before, self._before):
+        if has_trained(before, self._before):
             if not acted and threading.current_thread() is not threading.main_thread():
-                self.settle()  # it only feeds a loop of another thread, which is found there
+                self.stop()  # it only feeds a loop of another thread, which is found there
                 return
-            if self._taken == 1 and not self.others and self._loops.has_company(self):
-                self.others = self._loops.taken()  # after one more it is plain whose step it was
+            if (
+                self._taken == 1
+                and not self.other_element_counts
+                and self._loops.has_concurrent_loop(self)
+            ):
+                self.other_element_counts = (
+                    self._loops.element_counts()
+                )  # after one more it is plain whose step it was
                 return
             self._hand_over(self._before.since(before))
         elif self._taken >= _PATIENCE:
-            self.settle()
+            self.stop()
 
-    def _hand_over(self, new: Counts) -> None:
-        self.settle()
+    def _hand_over(self, new: TrainingCounts) -> None:
+        self.stop()
         evidence = LoopEvidence(
-            eager_step=new.eager_gradients > 0,
+            has_eager_step=new.eager_gradients > 0,
             steps_seen=self._taken,
             tape_calls_per_step=new.gradients,
             eager_codes=self._loops.evidence.eager_codes if new.eager_gradients else (),
             first_step_s=self._first_step_s,
         )
-        self._feed = self._stops.guarded(lambda: self._loops.recognised(self, evidence))
+        self._feed = self._stops.run_guarded(lambda: self._loops.hand_to_listener(self, evidence))
         if self._feed is not self.first:
             # Unless who took over reads it still, it would go on preparing what nobody takes.
             self.first = iter(())
-            vars(self.twin()).pop(_RESOURCE, None)
+            vars(self.user_iterator()).pop(_RESOURCE, None)
 
 
-def _twin(iterator: Any, watch: Watch) -> Any:
+def _twin(iterator: Any, watch: LoopMonitor) -> Any:
     """Another iterator over the same resource that asks ``watch`` for its elements.
 
     It passes for TensorFlow's own everywhere: ``element_spec``, tracing types and checkpoints go
@@ -233,7 +245,7 @@ def _twin(iterator: Any, watch: Watch) -> Any:
         _watched[kind] = type(kind.__name__, (kind,), fields)
     twin: Any = object.__new__(_watched[kind])
     vars(twin).update(vars(iterator), _uncork_watch=watch)
-    watch.twin = ref(twin)
+    watch.user_iterator = ref(twin)
     return twin
 
 
@@ -253,7 +265,7 @@ def _renewed(twin: Any, name: str) -> Any:
 
 def _next(twin: Any) -> Any:
     watch = twin._uncork_watch
-    if watch.idle:
+    if watch.is_idle:
         # From here on the twin is what TensorFlow made, to the last bit.
         twin.__class__ = type(watch.first)
         return next(watch.first)

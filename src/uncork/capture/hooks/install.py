@@ -17,17 +17,17 @@ from types import FrameType
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-from uncork.capture.base.listener import FitCall, Listener, Sites
-from uncork.capture.base.patches import Patches
-from uncork.capture.base.stop import Stops
-from uncork.capture.hooks.dataset_arguments import Arguments, datasets_in, with_datasets
-from uncork.capture.hooks.dataset_loops import Loops
-from uncork.capture.hooks.layer_hooks import watch_layers
-from uncork.capture.hooks.step_loops import Steps
-from uncork.capture.hooks.training_evidence import Evidence
+from uncork.capture.base.listener import CallSites, FitCall, Listener
+from uncork.capture.base.patches import PatchSet
+from uncork.capture.base.stop import ScriptStopper
+from uncork.capture.hooks.dataset_arguments import Arguments, find_datasets, replace_datasets
+from uncork.capture.hooks.dataset_loops import DatasetLoops
+from uncork.capture.hooks.layer_hooks import record_layers
+from uncork.capture.hooks.step_loops import StepLoops
+from uncork.capture.hooks.training_evidence import TrainingEvidence
 from uncork.core.base.errors import WrongUse
 from uncork.pycode.frames.training_line import (
-    UNKNOWN,
+    UNKNOWN_LINE,
     iterating_line,
     stepping_line,
     user_codes,
@@ -46,15 +46,15 @@ _FOREIGN: Final = (
 
 
 @contextmanager
-def listening(listener: Listener) -> Iterator[None]:
+def report_training_calls(listener: Listener) -> Iterator[None]:
     """Report training calls to ``listener`` while the block runs.
 
     A stop raised by the listener ends the block without an error, and so does whatever the script
     makes of it; only Ctrl-C and Uncork's own errors come through.
 
     Example:
-        >>> from uncork.capture.base.listener import PassThrough
-        >>> with listening(PassThrough()):
+        >>> from uncork.capture.base.listener import PassThroughListener
+        >>> with report_training_calls(PassThroughListener()):
         ...     pass  # the user's code
     """
     hooks = _Hooks(listener)
@@ -62,7 +62,7 @@ def listening(listener: Listener) -> Iterator[None]:
         hooks.install()
         yield
     except BaseException as error:
-        if isinstance(error, KeyboardInterrupt) or not hooks.stops.pending:
+        if isinstance(error, KeyboardInterrupt) or not hooks.stops.is_pending:
             raise
     finally:
         hooks.remove()
@@ -72,15 +72,15 @@ def listening(listener: Listener) -> Iterator[None]:
 
 class _Hooks:
     def __init__(self, listener: Listener) -> None:
-        self.patches = Patches()
-        self.stops = Stops()
+        self.patches = PatchSet()
+        self.stops = ScriptStopper()
         self._listener = listener
-        self._sites = Sites()
-        self._evidence = Evidence()
+        self._sites = CallSites()
+        self._evidence = TrainingEvidence()
         self._compiled_at: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
-        self._loops = Loops(listener, self.stops, self._sites, self._evidence)
-        self._steps = Steps(listener, self.stops, self._sites, self._evidence, self._loops)
-        self._loops.on_recognised = self._steps.disown
+        self._loops = DatasetLoops(listener, self.stops, self._sites, self._evidence)
+        self._steps = StepLoops(listener, self.stops, self._sites, self._evidence, self._loops)
+        self._loops.on_recognised = self._steps.discard_candidates
         self._process = os.getpid()
         self._inside = threading.local()
 
@@ -95,23 +95,23 @@ class _Hooks:
         when_imported("keras.src.trainers.trainer", self._on_compile)
         when_imported("keras.src.backend.common.global_state", self._on_settings)
         when_imported("keras.src.optimizers.base_optimizer", self._on_optimizers)
-        if self._listener.takes_jax:
+        if self._listener.accepts_jax:
             when_imported(_JAX, self._on_jax_trainer)
         for module, name, what in _FOREIGN if self._listener.refuses_foreign else ():
-            if self._listener.takes_jax and module == _JAX:
+            if self._listener.accepts_jax and module == _JAX:
                 continue
             when_imported(module, functools.partial(self._on_foreign, name=name, what=what))
         if self._listener.wants_source_lines:
             # The pipeline engine needs all of TensorFlow, and no dataset can be older than that.
             when_imported("tensorflow", _record_source_lines)
-            watch_layers(self.patches, self._evidence.layers)
-            self._evidence.start.begin()
+            record_layers(self.patches, self._evidence.layers)
+            self._evidence.startup_times.start()
 
     def remove(self) -> None:
         """Leave TensorFlow and Keras as they were, and no iterator watched."""
-        self.patches.undo()
+        self.patches.restore()
         self._loops.close()
-        self._evidence.start.end()
+        self._evidence.startup_times.stop()
 
     def _on_datasets(self, module: Any) -> None:
         eager = module.context.executing_eagerly
@@ -124,7 +124,7 @@ class _Hooks:
                     at = iterating_line(sys._getframe(1))
                 if at is None:
                     return original(dataset)
-                return self._loops.start(dataset, at, original, eager)
+                return self._loops.watch_loop(dataset, at, original, eager)
 
             return iterate
 
@@ -137,14 +137,14 @@ class _Hooks:
         def make(original: Callable[..., Any]) -> Callable[..., Any]:
             @functools.wraps(original)
             def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
-                evidence.act()
-                wanted = listener.wants_steps or datasets_in(args, kwargs)
+                evidence.note_activity()
+                wanted = listener.wants_steps or find_datasets(args, kwargs)
                 if wanted and eager() and self._is_ours():
                     args, kwargs = self._before(function, args, kwargs, sys._getframe(1))
-                if not steps.watches(function) or not eager() or not self._is_ours():
+                if not steps.is_candidate(function) or not eager() or not self._is_ours():
                     return original(function, *args, **kwargs)
                 run = functools.partial(original, function)
-                return steps.called(function, sys._getframe(1), run, args, kwargs)
+                return steps.run_call(function, sys._getframe(1), run, args, kwargs)
 
             return call
 
@@ -156,9 +156,9 @@ class _Hooks:
         if at is None:  # Keras's own, or one that a listener calls in the place of the user's
             return args, kwargs
         if listener.wants_steps:
-            self.stops.guarded(lambda: listener.step(function))
+            self.stops.run_guarded(lambda: listener.step(function))
         give = listener.dataset
-        return with_datasets(args, kwargs, lambda d: self.stops.guarded(lambda: give(d, at)))
+        return replace_datasets(args, kwargs, lambda d: self.stops.run_guarded(lambda: give(d, at)))
 
     def _on_tapes(self, module: Any) -> None:
         eager, evidence = module.context.executing_eagerly, self._evidence
@@ -166,10 +166,10 @@ class _Hooks:
         def make(original: Callable[..., Any]) -> Callable[..., Any]:
             @functools.wraps(original)
             def gradient(*args: Any, **kwargs: Any) -> Any:
-                evidence.act()
+                evidence.note_activity()
                 if eager():
                     frame = sys._getframe(1)
-                    evidence.computed(lambda: user_codes(frame))
+                    evidence.note_eager_gradients(lambda: user_codes(frame))
                 else:
                     evidence.traced_gradients += 1
                 return original(*args, **kwargs)
@@ -185,13 +185,13 @@ class _Hooks:
             @functools.wraps(original)
             def apply(optimizer: Any, /, *args: Any, **kwargs: Any) -> Any:
                 # Called while the step is traced, too: from then on its counter tells.
-                self._evidence.meet(optimizer)
-                self._evidence.act()
+                self._evidence.add_optimizer(optimizer)
+                self._evidence.note_activity()
                 self._evidence.traced_updates += not eager()
-                if not steps.watches(optimizer) or not eager() or not self._is_ours():
+                if not steps.is_candidate(optimizer) or not eager() or not self._is_ours():
                     return original(optimizer, *args, **kwargs)
                 run = functools.partial(original, optimizer)
-                return steps.called(optimizer, sys._getframe(1), run, args, kwargs, eager=True)
+                return steps.run_call(optimizer, sys._getframe(1), run, args, kwargs, is_eager=True)
 
             return apply
 
@@ -224,7 +224,9 @@ class _Hooks:
                 if name == "dtype_policy":  # Keras sets float32 itself when it is first asked
                     at = user_line(sys._getframe(1))
                     name_of = getattr(value, "name", "float32")
-                    self._evidence.policy_at = None if name_of == "float32" or at == UNKNOWN else at
+                    self._evidence.policy_at = (
+                        None if name_of == "float32" or at == UNKNOWN_LINE else at
+                    )
                 return original(name, value)
 
             return set_global_attribute
@@ -250,18 +252,18 @@ class _Hooks:
             bound.apply_defaults()
             _, *arguments = bound.arguments.items()
             at = user_line(sys._getframe(1))
-            self._evidence.start.end()
+            self._evidence.startup_times.stop()
             return self._fit(
                 FitCall(
                     index=self._sites.index(at),
                     at=at,
-                    step_at=self._compiled_at.get(model),
+                    step_setup_at=self._compiled_at.get(model),
                     policy_at=self._evidence.policy_at,
                     model=model,
                     arguments=dict(arguments),
                     original=functools.partial(original, model),
                     layers=self._evidence.layers,
-                    start=self._evidence.start.lines,
+                    startup_lines=self._evidence.startup_times.lines,
                 )
             )
 
@@ -269,23 +271,23 @@ class _Hooks:
 
     def _fit(self, call: FitCall) -> Any:
         """Hand a ``fit`` to the listener; what happens inside it is no training of its own."""
-        self._evidence.fits += 1
+        self._evidence.fit_calls += 1
         self._inside.fit = True
         try:
-            return self.stops.guarded(lambda: self._listener.fit(call))
+            return self.stops.run_guarded(lambda: self._listener.fit(call))
         finally:
             self._inside.fit = False
 
     def _make_train_on_batch(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def train_on_batch(*args: Any, **kwargs: Any) -> Any:
-            self._evidence.batches += 1
-            self._evidence.act()
+            self._evidence.train_on_batch_calls += 1
+            self._evidence.note_activity()
             model, *batch = args
-            if not self._steps.watches(model) or not self._is_ours():
+            if not self._steps.is_candidate(model) or not self._is_ours():
                 return original(*args, **kwargs)
             run = functools.partial(original, model)
-            return self._steps.called(model, sys._getframe(1), run, tuple(batch), kwargs)
+            return self._steps.run_call(model, sys._getframe(1), run, tuple(batch), kwargs)
 
         return train_on_batch
 
@@ -294,7 +296,7 @@ class _Hooks:
         def fit(*args: Any, **kwargs: Any) -> Any:
             del args, kwargs
             at = user_line(sys._getframe(1))
-            return self.stops.guarded(lambda: _refuse(at, what))
+            return self.stops.run_guarded(lambda: _refuse(at, what))
 
         return fit
 

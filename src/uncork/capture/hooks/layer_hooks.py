@@ -8,12 +8,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from uncork.capture.base.patches import Patches
-from uncork.pycode.frames.layer_registry import Layers
-from uncork.pycode.frames.training_line import UNKNOWN, user_line
+from uncork.capture.base.patches import PatchSet
+from uncork.pycode.frames.layer_registry import LayerRegistry
+from uncork.pycode.frames.training_line import UNKNOWN_LINE, user_line
 
 
-def watch_layers(patches: Patches, layers: Layers) -> None:
+def record_layers(patches: PatchSet, layers: LayerRegistry) -> None:
     """Keep what is seen of layers from now on; an eager call costs them next to nothing.
 
     Args:
@@ -24,15 +24,15 @@ def watch_layers(patches: Patches, layers: Layers) -> None:
     patches.when_imported("keras.src.ops.operation", lambda m: _on_called(m, patches, layers))
 
 
-def _on_made(module: Any, patches: Patches, layers: Layers) -> None:
+def _on_made(module: Any, patches: PatchSet, layers: LayerRegistry) -> None:
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def new(cls: type, /, *args: Any, **kwargs: Any) -> Any:
             layer = original(cls, *args, **kwargs)
             at = user_line(sys._getframe(1))
             with suppress(TypeError):  # a class without weak references
-                if at != UNKNOWN:
-                    layers.made(layer, at)
+                if at != UNKNOWN_LINE:
+                    layers.note_creation(layer, at)
             return layer
 
         return new
@@ -40,7 +40,7 @@ def _on_made(module: Any, patches: Patches, layers: Layers) -> None:
     patches.replace(module.Layer, "__new__", make)
 
 
-def _on_called(module: Any, patches: Patches, layers: Layers) -> None:
+def _on_called(module: Any, patches: PatchSet, layers: LayerRegistry) -> None:
     """By the time this is called, a layer has opened its scope."""
     tensorflow: Any = sys.modules.get("tensorflow")
     if not hasattr(tensorflow, "get_current_name_scope"):  # Keras on another backend
@@ -58,7 +58,7 @@ def _on_called(module: Any, patches: Patches, layers: Layers) -> None:
         def call(layer: Any, /, *args: Any, **kwargs: Any) -> Any:
             if not eager() and hasattr(type(layer), "add_weight"):
                 with suppress(Exception):  # called on what has no spec, ragged or sparse tensors
-                    layers.entered(layer, scope(), specs(args))
+                    layers.note_call(layer, scope(), specs(args))
             return original(layer, *args, **kwargs)
 
         return call

@@ -20,12 +20,12 @@ from types import FrameType
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-from uncork.capture.base.listener import Listener, Sites, StepCall
-from uncork.capture.base.stop import Stops
-from uncork.capture.hooks.dataset_arguments import datasets_in
-from uncork.capture.hooks.dataset_loops import Loops
-from uncork.capture.hooks.training_evidence import Evidence, trained
-from uncork.core.evidence.loop import StartLine
+from uncork.capture.base.listener import CallSites, Listener, StepCall
+from uncork.capture.base.stop import ScriptStopper
+from uncork.capture.hooks.dataset_arguments import find_datasets
+from uncork.capture.hooks.dataset_loops import DatasetLoops
+from uncork.capture.hooks.training_evidence import TrainingEvidence, has_trained
+from uncork.core.evidence.loop import StartupLine
 from uncork.pycode.frames.training_line import stepping_line
 
 # Training steps after which a loop is one; the first of them compiles.
@@ -48,7 +48,7 @@ class _Seen:
     calls: int = 0
     steps: int = 0
     others: bool = False
-    start: tuple[StartLine, ...] = ()
+    start: tuple[StartupLine, ...] = ()
 
     @property
     def promising(self) -> bool:
@@ -65,7 +65,7 @@ class _Seen:
         self.steps, self.calls = 0, _PATIENCE
 
 
-class Steps:
+class StepLoops:
     """All functions that may be the training step of a loop.
 
     Args:
@@ -77,7 +77,12 @@ class Steps:
     """
 
     def __init__(
-        self, listener: Listener, stops: Stops, sites: Sites, evidence: Evidence, loops: Loops
+        self,
+        listener: Listener,
+        stops: ScriptStopper,
+        sites: CallSites,
+        evidence: TrainingEvidence,
+        loops: DatasetLoops,
     ) -> None:
         self._listener = listener
         self._stops = stops
@@ -91,12 +96,12 @@ class Steps:
         self._step: Any = None
         self._instead: Callable[[StepCall], Any] | None = None
 
-    def disown(self) -> None:
+    def discard_candidates(self) -> None:
         """What was called so far belongs to a loop over a dataset."""
         for seen in self._seen.values():
             seen.give_up()
 
-    def watches(self, step: Any) -> bool:
+    def is_candidate(self, step: Any) -> bool:
         """Whether a call of this function is of interest; asked before each, so it is quick."""
         if getattr(self._inside, "step", False):
             return False
@@ -107,7 +112,7 @@ class Steps:
         seen = self._seen.get(step)
         return seen is None or seen.promising
 
-    def called(
+    def run_call(
         self,
         step: Any,
         frame: FrameType,
@@ -115,7 +120,7 @@ class Steps:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         *,
-        eager: bool = False,
+        is_eager: bool = False,
     ) -> Any:
         """In the place of a call: look at what it does, or hand it over.
 
@@ -125,7 +130,7 @@ class Steps:
             original: The step itself.
             args: Of the call.
             kwargs: Of the call, by name.
-            eager: It is the update of an optimizer, called op by op.
+            is_eager: It is the update of an optimizer, called op by op.
         """
         at = stepping_line(frame)
         if at is None:
@@ -134,23 +139,25 @@ class Steps:
             if step is not self._step:
                 seen = self._seen.get(step)
                 if seen is None:
-                    seen = self._seen[step] = _Seen(start=self._evidence.start.so_far())
-                    self._evidence.look_anew()
-                given = seen.calls == 0 and datasets_in(args, kwargs)
+                    seen = self._seen[step] = _Seen(
+                        start=self._evidence.startup_times.current_lines()
+                    )
+                    self._evidence.restart_code_lookup()
+                given = seen.calls == 0 and find_datasets(args, kwargs)
                 if given and not self._runs_python() and self._traces(step, args, kwargs):
                     seen.steps = _CERTAIN  # no epoch need pass before it is looked at
                 if not seen.is_loop:
                     return self._looked_at(step, seen, functools.partial(original, *args, **kwargs))
-            evidence, guarded = self._evidence, self._stops.guarded
+            evidence, guarded = self._evidence, self._stops.run_guarded
             call = StepCall(
                 *(self._sites.index(at), at, args, kwargs, original),
                 step=step,
-                eager=eager,
-                eager_at=evidence.eager_at if eager else None,
-                guarded=guarded,
+                is_eager=is_eager,
+                eager_at=evidence.eager_at if is_eager else None,
+                run_guarded=guarded,
                 layers=evidence.layers,
                 policy_at=evidence.policy_at,
-                start=self._seen[step].start if step in self._seen else (),
+                startup_lines=self._seen[step].start if step in self._seen else (),
             )
             return guarded(lambda: self._handed_over(step, call))
 
@@ -180,7 +187,7 @@ class Steps:
     def _handed_over(self, step: Any, call: StepCall) -> Any:
         if self._instead is None:
             self._seen[step].give_up()
-            self._evidence.start.end()
+            self._evidence.startup_times.stop()
             self._instead = self._listener.step_loop(call)
             if self._instead is None:
                 return call.original(*call.args, **call.kwargs)
@@ -190,11 +197,11 @@ class Steps:
 
     def _looked_at(self, step: Any, seen: _Seen, run: Callable[[], Any]) -> Any:
         seen.calls += 1
-        taken, self._taken = self._taken, self._loops.taken()
+        taken, self._taken = self._taken, self._loops.element_counts()
         fed_by = sum(count > taken.get(watch, 0) for watch, count in self._taken.items())
         before = self._evidence.counts()
         found = run()
-        is_step = trained(before, self._evidence.counts())
+        is_step = has_trained(before, self._evidence.counts())
         if is_step:
             for other, its in list(self._seen.items()):
                 its.others = its.others or other is not step

@@ -7,20 +7,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
-from uncork.capture.outline.movable_code import looks_at_names, may_suppress
+from uncork.capture.outline.movable_code import can_inspect_names, can_suppress_errors
 from uncork.capture.outline.name_usage import (
     TRY_STAR,
-    definite,
-    first_reads,
-    handed_on,
-    lazy_in,
-    loads,
-    own_names,
-    parameters,
-    read_later,
-    stores,
+    call_argument_ids,
+    deferred_reads,
+    definitely_bound_names,
+    find_deferred_nodes,
+    loaded_names,
+    local_names,
+    parameter_names,
+    possibly_unbound_reads,
+    stored_names,
 )
-from uncork.capture.outline.step_statements import end_tapes, extent
+from uncork.capture.outline.step_statements import find_step_range, shorten_tape_blocks
 
 _NOT_MOVED: Final = (
     ast.Return | ast.Global | ast.Nonlocal | ast.Import | ast.ImportFrom | ast.FunctionDef
@@ -39,17 +39,18 @@ class InlineStep:
 
     Attributes:
         body: In which they stand.
-        begin: Number of the first one there.
+        start: Number of the first one there.
         end: Behind the last one.
-        arguments: Names that it reads before it gives them away, and that are not known everywhere.
-        results: Names that it gives away, and that are read elsewhere or in its next run.
+        argument_names: Names that it reads before it gives them away, and that are not known
+            everywhere.
+        result_names: Names that it gives away, and that are read elsewhere or in its next run.
     """
 
     body: list[ast.stmt]
-    begin: int
+    start: int
     end: int
-    arguments: tuple[str, ...]
-    results: tuple[str, ...]
+    argument_names: tuple[str, ...]
+    result_names: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -79,13 +80,13 @@ class _Place:
     in_method: bool = False
 
 
-def inline_steps(tree: ast.Module) -> list[InlineStep]:
+def find_inline_steps(tree: ast.Module) -> list[InlineStep]:
     """All that stand in a loop, and that can be moved into a function.
 
     Args:
         tree: Of a script.
     """
-    if looks_at_names(tree):
+    if can_inspect_names(tree):
         return []
     return list(_within(tree.body, _Place(tree, tree)))
 
@@ -96,7 +97,7 @@ def _within(body: list[ast.stmt], place: _Place) -> Iterator[InlineStep]:
     for number, statement in enumerate(body):
         behind = (*place.behind, body[number + 1 :])
         inner += _below(statement, replace(place, behind=behind))
-        place = replace(place, bound=definite(statement, place.bound))
+        place = replace(place, bound=definitely_bound_names(statement, place.bound))
     own = _found(body, begin) if begin.loops and not inner else None
     yield from inner if own is None else [own]
 
@@ -116,9 +117,9 @@ def _below(statement: ast.stmt, place: _Place) -> Iterator[InlineStep]:
             yield from _within(statement.body, place)
             yield from _within(statement.orelse, place)
         case ast.With():
-            items = {name for item in statement.items for name in stores(item)}
+            items = {name for item in statement.items for name in stored_names(item)}
             inside = replace(place, bound=place.bound | items)
-            if may_suppress(statement):
+            if can_suppress_errors(statement):
                 inside = _tried([], inside)
             yield from _within(statement.body, inside)
         case ast.Try():
@@ -129,15 +130,15 @@ def _below(statement: ast.stmt, place: _Place) -> Iterator[InlineStep]:
 
 def _tried(handling: Sequence[ast.AST], place: _Place) -> _Place:
     """Where an error does not end all: what is read from there on is read of a step cut short."""
-    later = {name for run in place.behind for name in first_reads(run)}
-    return replace(place, handled=place.handled | loads(handling) | later, is_tried=True)
+    later = {name for run in place.behind for name in possibly_unbound_reads(run)}
+    return replace(place, handled=place.handled | loaded_names(handling) | later, is_tried=True)
 
 
 def _in_loop(loop: Loop, place: _Place) -> _Place:
     again = loop.body if isinstance(loop, ast.For) else [ast.Expr(loop.test), *loop.body]
     return replace(
         place,
-        bound=place.bound | (stores(loop.target) if isinstance(loop, ast.For) else set()),
+        bound=place.bound | (stored_names(loop.target) if isinstance(loop, ast.For) else set()),
         loops=(*place.loops, loop),
         behind=(*place.behind, loop.orelse, again),
         is_tried=False,
@@ -147,35 +148,35 @@ def _in_loop(loop: Loop, place: _Place) -> _Place:
 def _in_function(function: Function, place: _Place, *, in_method: bool = False) -> _Place:
     outer = place.outer
     if isinstance(place.scope, ast.FunctionDef):
-        outer = outer | own_names(place.scope)
+        outer = outer | local_names(place.scope)
     return _Place(
         place.module,
         function,
         outer=outer,
-        bound=frozenset(parameters(function)),
+        bound=frozenset(parameter_names(function)),
         in_method=in_method or place.in_method,
     )
 
 
 def _found(body: list[ast.stmt], place: _Place) -> InlineStep | None:
     """The step among these statements."""
-    end_tapes(body, place.behind)
-    found = extent(body, place.module, stores(list(place.loops)))
+    shorten_tape_blocks(body, place.behind)
+    found = find_step_range(body, place.module, stored_names(list(place.loops)))
     if found is None or place.is_tried:
         return None
     begin, end = found
     for statement in body[:begin]:
-        place = replace(place, bound=definite(statement, place.bound))
+        place = replace(place, bound=definitely_bound_names(statement, place.bound))
     statements = body[begin:end]
-    reads = first_reads(statements)
+    reads = possibly_unbound_reads(statements)
     arguments = [name for name in reads if _is_varying(name, place)]
-    if not _is_plain(statements, {*arguments, *stores(statements)}, place):
+    if not _is_plain(statements, {*arguments, *stored_names(statements)}, place):
         return None
-    live = {name for run in (*place.behind, body[end:]) for name in first_reads(run)}
+    live = {name for run in (*place.behind, body[end:]) for name in possibly_unbound_reads(run)}
     results = [name for name in _in_order(statements) if name in live]
     sure: frozenset[str] = frozenset()
     for statement in statements:
-        sure = definite(statement, sure)
+        sure = definitely_bound_names(statement, sure)
     if not set(arguments) <= place.bound | place.outer or not set(results) <= sure:
         return None
     return InlineStep(body, begin, end, tuple(arguments), tuple(results))
@@ -201,9 +202,13 @@ def _is_plain(statements: Sequence[ast.stmt], names: set[str], place: _Place) ->
         for name in node.names
     }
     inside = {id(node) for node in nodes}
-    lazy = [read_later(n) for n in lazy_in(place.scope.body) if id(n) not in inside]
-    kept = [read_later(n) for n in lazy_in(statements) if id(n) not in handed_on(nodes)]
-    given = stores(statements)
+    lazy = [deferred_reads(n) for n in find_deferred_nodes(place.scope.body) if id(n) not in inside]
+    kept = [
+        deferred_reads(n)
+        for n in find_deferred_nodes(statements)
+        if id(n) not in call_argument_ids(nodes)
+    ]
+    given = stored_names(statements)
     return not (
         private
         or any(isinstance(node, _NOT_MOVED) for node in nodes)
@@ -229,13 +234,13 @@ def _leaves(statement: ast.stmt) -> bool:
 def _is_varying(name: str, place: _Place) -> bool:
     """It has to be handed over: a function of the module's does not see it, or sees it changing."""
     if isinstance(place.scope, ast.Module):
-        return name in stores(list(place.loops))
-    return name in own_names(place.scope) or name in place.outer
+        return name in stored_names(list(place.loops))
+    return name in local_names(place.scope) or name in place.outer
 
 
 def _in_order(statements: Sequence[ast.stmt]) -> list[str]:
     """Names that they give away, each once, as they stand there."""
-    given = stores(statements)
+    given = stored_names(statements)
     nodes = [node for statement in statements for node in ast.walk(statement)]
     names = [n for n in nodes if isinstance(n, ast.Name) and n.id in given]
     names.sort(key=lambda node: (node.lineno, node.col_offset))

@@ -19,11 +19,11 @@ _LET_PASS: Final = frozenset(
 )
 
 
-def looks_at_names(tree: ast.AST) -> bool:
+def can_inspect_names(tree: ast.AST) -> bool:
     """Whether code may see which names there are, and not only by naming them.
 
     Example:
-        >>> [looks_at_names(ast.parse(text)) for text in ("vars(args)", "vars()", "import pdb")]
+        >>> [can_inspect_names(ast.parse(text)) for text in ("vars(args)", "vars()", "import pdb")]
         [False, True, False]
     """
     plain = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call) and node.args}
@@ -45,7 +45,7 @@ def looks_at_names(tree: ast.AST) -> bool:
     return False
 
 
-def may_suppress(statement: ast.With) -> bool:
+def can_suppress_errors(statement: ast.With) -> bool:
     """Whether an error in a block may end with it, as far as the names of its managers tell."""
     return not all(_last(item.context_expr) in _LET_PASS for item in statement.items)
 

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
-from uncork.capture.outline.movable_code import may_suppress
+from uncork.capture.outline.movable_code import can_suppress_errors
 
 Nodes: TypeAlias = ast.AST | Sequence[ast.AST]
 _Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
@@ -15,11 +15,11 @@ _Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 TRY_STAR: Final[Any] = getattr(ast, "TryStar", ast.Try)
 
 
-def stores(nodes: Nodes) -> set[str]:
+def stored_names(nodes: Nodes) -> set[str]:
     """Names of their own scope that get a value: not those of functions and comprehensions.
 
     Example:
-        >>> sorted(stores(ast.parse("a = [b for b in c]; (d, e), f.g = h").body))
+        >>> sorted(stored_names(ast.parse("a = [b for b in c]; (d, e), f.g = h").body))
         ['a', 'd', 'e']
     """
     found: set[str] = set()
@@ -41,11 +41,11 @@ def stores(nodes: Nodes) -> set[str]:
     return found
 
 
-def loads(nodes: Nodes) -> frozenset[str]:
+def loaded_names(nodes: Nodes) -> frozenset[str]:
     """All names that are read, in functions and comprehensions, too.
 
     Example:
-        >>> sorted(loads(ast.parse("a = [b for b in c]; d += 1").body))
+        >>> sorted(loaded_names(ast.parse("a = [b for b in c]; d += 1").body))
         ['b', 'c', 'd']
     """
     every = [each for node in _listed(nodes) for each in ast.walk(node)]
@@ -54,19 +54,19 @@ def loads(nodes: Nodes) -> frozenset[str]:
     return frozenset(names | {n.id for n in changed if isinstance(n, ast.Name)})
 
 
-def parameters(function: Any) -> set[str]:
+def parameter_names(function: Any) -> set[str]:
     """Names of a function's parameters."""
     given = function.args
     every = [*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg]
     return {each.arg for each in every if each is not None}
 
 
-def own_names(function: Any) -> frozenset[str]:
+def local_names(function: Any) -> frozenset[str]:
     r"""Names that are local to a function: not those that it declares to be of another scope.
 
     Example:
         >>> function = ast.parse("def f(a):\n global b\n b = c = a").body[0]
-        >>> sorted(own_names(function))
+        >>> sorted(local_names(function))
         ['a', 'c']
     """
     body = function.body if isinstance(function.body, list) else [function.body]
@@ -76,15 +76,15 @@ def own_names(function: Any) -> frozenset[str]:
         if isinstance(node, ast.Global | ast.Nonlocal)
         for name in node.names
     }
-    return frozenset((parameters(function) | stores(body)) - foreign)
+    return frozenset((parameter_names(function) | stored_names(body)) - foreign)
 
 
-def functions_in(tree: ast.AST) -> list[ast.FunctionDef]:
+def find_functions(tree: ast.AST) -> list[ast.FunctionDef]:
     """All functions, wherever they stand."""
     return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
 
 
-def definite(statement: ast.stmt, bound: frozenset[str]) -> frozenset[str]:
+def definitely_bound_names(statement: ast.stmt, bound: frozenset[str]) -> frozenset[str]:
     r"""Names that surely have a value behind a statement.
 
     Args:
@@ -93,14 +93,14 @@ def definite(statement: ast.stmt, bound: frozenset[str]) -> frozenset[str]:
 
     Example:
         >>> (statement,) = ast.parse("if a:\n b = c = 1\nelse:\n b = 2").body
-        >>> sorted(definite(statement, frozenset("a")))
+        >>> sorted(definitely_bound_names(statement, frozenset("a")))
         ['a', 'b']
     """
     match statement:
         case ast.If():
             return _behind(statement.body, bound) & _behind(statement.orelse, bound)
-        case ast.With() if not may_suppress(statement):
-            items = {name for item in statement.items for name in stores(item)}
+        case ast.With() if not can_suppress_errors(statement):
+            items = {name for item in statement.items for name in stored_names(item)}
             return _behind(statement.body, bound | items)
         case ast.AnnAssign(value=None):
             return bound
@@ -115,26 +115,26 @@ def definite(statement: ast.stmt, bound: frozenset[str]) -> frozenset[str]:
         ):
             # They may not run, or fail; what they take away is gone.
             gone = [node for node in ast.walk(statement) if isinstance(node, ast.Delete)]
-            return bound - stores(gone)
+            return bound - stored_names(gone)
         case _ if isinstance(statement, TRY_STAR):
             return bound
     walruses = {n.target.id for n in ast.walk(statement) if isinstance(n, ast.NamedExpr)}
-    return bound | (stores(statement) - walruses)
+    return bound | (stored_names(statement) - walruses)
 
 
 def _behind(body: Sequence[ast.stmt], bound: frozenset[str]) -> frozenset[str]:
     for statement in body:
-        bound = definite(statement, bound)
+        bound = definitely_bound_names(statement, bound)
     return bound
 
 
-def first_reads(statements: Sequence[ast.stmt]) -> list[str]:
+def possibly_unbound_reads(statements: Sequence[ast.stmt]) -> list[str]:
     r"""Names that statements may read before they have surely given them a value, each once.
 
     Names of comprehensions and of functions within are their own.
 
     Example:
-        >>> first_reads(ast.parse("a = b\nc = a + d\nfor e in f:\n g = e\nh = g").body)
+        >>> possibly_unbound_reads(ast.parse("a = b\nc = a + d\nfor e in f:\n g = e\nh = g").body)
         ['b', 'd', 'f', 'g']
     """
     found: list[str] = []
@@ -152,31 +152,31 @@ def _read(body: Sequence[ast.stmt], bound: frozenset[str], found: list[str]) -> 
             case ast.For():
                 found += _free(statement.iter, bound)
                 found += _free(statement.target, bound)
-                _read(statement.body, bound | stores(statement.target), found)
+                _read(statement.body, bound | stored_names(statement.target), found)
                 _read(statement.orelse, bound, found)
             case ast.With():
                 inside = bound
                 for item in statement.items:
                     found += _free(item, inside)
-                    inside = inside | stores(item)
+                    inside = inside | stored_names(item)
                 _read(statement.body, inside, found)
             case _:
                 found += _free(statement, bound)
-        bound = definite(statement, bound)
+        bound = definitely_bound_names(statement, bound)
 
 
-def read_later(node: ast.AST) -> frozenset[str]:
+def deferred_reads(node: ast.AST) -> frozenset[str]:
     r"""What a function, a class or a generator reads of the scopes around it while it is used.
 
     Example:
         >>> (function,) = ast.parse("def f(a=e):\n b = a\n return lambda c: (b, c, d)").body
-        >>> sorted(read_later(function))
+        >>> sorted(deferred_reads(function))
         ['d']
     """
     if not isinstance(node, _Function):
         return frozenset(_free(node, frozenset()))
     body = node.body if isinstance(node.body, list) else [node.body]
-    return frozenset(name for each in body for name in _free(each, own_names(node)))
+    return frozenset(name for each in body for name in _free(each, local_names(node)))
 
 
 def _free(node: ast.AST, bound: frozenset[str]) -> list[str]:
@@ -186,12 +186,12 @@ def _free(node: ast.AST, bound: frozenset[str]) -> list[str]:
         return [node.id] if read else []
     if isinstance(node, _Comprehension):
         first = _free(node.generators[0].iter, bound)  # it is read outside
-        own = bound | {name for each in node.generators for name in stores(each.target)}
+        own = bound | {name for each in node.generators for name in stored_names(each.target)}
         inside = [n for n in ast.iter_child_nodes(node) if n is not node.generators[0]]
         rest = [node.generators[0].target, *node.generators[0].ifs, *inside]
         return [*first, *(name for each in rest for name in _free(each, own))]
     if isinstance(node, _Function):
-        within = bound | own_names(node)
+        within = bound | local_names(node)
         body = node.body if isinstance(node.body, list) else [node.body]
         made_with = [n for n in ast.iter_child_nodes(node) if all(n is not each for each in body)]
         found = [name for each in made_with for name in _free(each, bound)]
@@ -206,14 +206,14 @@ def _frees(node: ast.AST, bound: frozenset[str]) -> list[str]:
     return [name for each in ast.iter_child_nodes(node) for name in _free(each, bound)]
 
 
-def handed_on(nodes: Sequence[ast.AST]) -> set[int]:
+def call_argument_ids(nodes: Sequence[ast.AST]) -> set[int]:
     """Functions and generators that are an argument of a call: it is taken to use them at once."""
     calls = [node for node in nodes if isinstance(node, ast.Call)]
     named = [keyword.value for call in calls for keyword in call.keywords]
     return {id(each) for each in [*(arg for call in calls for arg in call.args), *named]}
 
 
-def lazy_in(statements: Sequence[ast.stmt]) -> Iterator[ast.AST]:
+def find_deferred_nodes(statements: Sequence[ast.stmt]) -> Iterator[ast.AST]:
     """What of a scope reads names when it is called, and not where it stands: the outer ones."""
     pending: list[ast.AST] = list(statements)
     while pending:

@@ -16,13 +16,13 @@ import ast
 from collections.abc import Sequence
 from typing import Final
 
-from uncork.capture.outline.inline_steps import InlineStep, inline_steps
-from uncork.pycode.frames.stack import OUTLINED
+from uncork.capture.outline.inline_steps import InlineStep, find_inline_steps
+from uncork.pycode.frames.stack import OUTLINED_STEP_PREFIX
 
 _FUTURE: Final = "__future__"
 
 
-def outlined(tree: ast.Module) -> ast.Module:
+def outline_inline_steps(tree: ast.Module) -> ast.Module:
     r"""The tree with each such step as a function of its own; the same object where there is none.
 
     The given tree is used up.
@@ -35,7 +35,7 @@ def outlined(tree: ast.Module) -> ast.Module:
         ...     optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights))
         ...     print(loss)
         ... ''')
-        >>> print(ast.unparse(outlined(tree)))
+        >>> print(ast.unparse(outline_inline_steps(tree)))
         def _inline_step_1(y, x):
             with tf.GradientTape() as tape:
                 loss = loss_of(y, model(x))
@@ -45,8 +45,10 @@ def outlined(tree: ast.Module) -> ast.Module:
             loss = _inline_step_1(y, x)
             print(loss)
     """
-    steps = inline_steps(tree)
-    functions = [_moved(step, f"{OUTLINED}{number}") for number, step in enumerate(steps, 1)]
+    steps = find_inline_steps(tree)
+    functions = [
+        _moved(step, f"{OUTLINED_STEP_PREFIX}{number}") for number, step in enumerate(steps, 1)
+    ]
     at = _behind_future(tree.body)
     tree.body[at:at] = functions
     return tree
@@ -60,17 +62,17 @@ def _moved(step: InlineStep, name: str) -> ast.stmt:
         name: Of the function. It says nothing of lines: a plan knows the step by its code, also
             where something was added above it.
     """
-    statements = step.body[step.begin : step.end]
+    statements = step.body[step.start : step.end]
     first, last = statements[0], statements[-1]
-    call = f"{name}({', '.join(step.arguments)})"
-    if step.results:
-        call = f"{', '.join(step.results)} = {call}"
-    step.body[step.begin : step.end] = [_placed(call, first)]
-    function = _placed(f"def {name}({', '.join(step.arguments)}):\n pass", first)
+    call = f"{name}({', '.join(step.argument_names)})"
+    if step.result_names:
+        call = f"{', '.join(step.result_names)} = {call}"
+    step.body[step.start : step.end] = [_placed(call, first)]
+    function = _placed(f"def {name}({', '.join(step.argument_names)}):\n pass", first)
     assert isinstance(function, ast.FunctionDef)
     function.body = statements
-    if step.results:
-        outer = ast.parse(f"def f():\n return {', '.join(step.results)}").body[0]
+    if step.result_names:
+        outer = ast.parse(f"def f():\n return {', '.join(step.result_names)}").body[0]
         assert isinstance(outer, ast.FunctionDef)
         function.body = [*statements, _at(outer.body[0], last)]
     return function

@@ -7,7 +7,12 @@ import builtins
 from collections.abc import Iterable, Sequence, Set
 from typing import Final
 
-from uncork.capture.outline.name_usage import first_reads, functions_in, loads, stores
+from uncork.capture.outline.name_usage import (
+    find_functions,
+    loaded_names,
+    possibly_unbound_reads,
+    stored_names,
+)
 
 _TAPE: Final = "GradientTape"
 # Calls that move weights, the surest first: others count only where there are none of these.
@@ -19,27 +24,29 @@ _ASSIGNS: Final = frozenset({"assign", "assign_add", "assign_sub"})
 _FOLLOWS: Final = frozenset({"update_state", *_ASSIGNS})
 
 
-def end_tapes(body: list[ast.stmt], behind: Iterable[Sequence[ast.stmt]]) -> None:
+def shorten_tape_blocks(
+    body: list[ast.stmt], following_statements: Iterable[Sequence[ast.stmt]]
+) -> None:
     """What follows the update in a tape's block may as well follow the block; so it is moved there.
 
     Not where anybody asks the tape from then on.
 
     Args:
         body: Of a loop, or of a branch in one.
-        behind: What may run after it.
+        following_statements: What may run after it.
     """
-    asked = {name for run in behind for name in first_reads(run)}
+    asked = {name for run in following_statements for name in possibly_unbound_reads(run)}
     for number, statement in reversed(list(enumerate(body))):
         if not isinstance(statement, ast.With) or not _opens_nothing_else(statement):
             continue
         inside = statement.body
         updates = [n for n, each in enumerate(inside) if _calls_method(each, _UPDATES)]
         rest = inside[updates[-1] + 1 :] if updates else []
-        tapes = {name for item in statement.items for name in stores(item)}
+        tapes = {name for item in statement.items for name in stored_names(item)}
         known_as = {id(n.value) for n in ast.walk(statement) if isinstance(n, ast.Attribute)}
         named = [n for n in ast.walk(statement) if isinstance(n, ast.Name) and n.id in tapes]
         hidden = any(isinstance(n.ctx, ast.Load) and id(n) not in known_as for n in named)
-        if rest and not hidden and not tapes & (asked | loads([*rest, *body[number + 1 :]])):
+        if rest and not hidden and not tapes & (asked | loaded_names([*rest, *body[number + 1 :]])):
             statement.body = inside[: updates[-1] + 1]
             body[number + 1 : number + 1] = rest
 
@@ -54,7 +61,9 @@ def _opens_nothing_else(statement: ast.With) -> bool:
     )
 
 
-def extent(body: Sequence[ast.stmt], module: ast.Module, anew: Set[str]) -> tuple[int, int] | None:
+def find_step_range(
+    body: Sequence[ast.stmt], module: ast.Module, recreated_names: Set[str]
+) -> tuple[int, int] | None:
     r"""From the tape, or the call of a function that has one, to the last update.
 
     What computes with the same models before is part of it, and so are updates of metrics behind.
@@ -62,7 +71,7 @@ def extent(body: Sequence[ast.stmt], module: ast.Module, anew: Set[str]) -> tupl
     Args:
         body: Of a loop, or of a branch in one.
         module: The whole script.
-        anew: Names that loops around it give away anew.
+        recreated_names: Names that loops around it give away anew.
 
     Returns:
         The number of the first statement and that behind the last one; None where there is no step.
@@ -70,10 +79,10 @@ def extent(body: Sequence[ast.stmt], module: ast.Module, anew: Set[str]) -> tupl
     Example:
         >>> text = "with tf.GradientTape() as t:\n loss = model(x)\noptimizer.apply(f(t))\ng()"
         >>> module = ast.parse(text)
-        >>> extent(module.body, module, set())
+        >>> find_step_range(module.body, module, set())
         (0, 2)
     """
-    taping = {f.name for f in functions_in(module) if _only_tapes(f)}
+    taping = {f.name for f in find_functions(module) if _only_tapes(f)}
     begins = [n for n, s in enumerate(body) if _opens_tape(s) or _calls(s, taping)]
     if not begins:
         return None
@@ -82,7 +91,9 @@ def extent(body: Sequence[ast.stmt], module: ast.Module, anew: Set[str]) -> tupl
     if last is None:
         return None
     end = last + 1
-    while end < len(body) and _is_following(body[end], anew, stores(body[begin:end])):
+    while end < len(body) and _is_following(
+        body[end], recreated_names, stored_names(body[begin:end])
+    ):
         end += 1
     known = _called(body[begin:end]) | _imported(module, "tensorflow")
     while begin > 0 and _is_leading(body[begin - 1], known):
@@ -106,7 +117,7 @@ def _is_all_of_it(statements: Sequence[ast.stmt], names: Set[str]) -> bool:
     plain = all(
         isinstance(each, ast.Assign) or _calls_method(each, names | _FOLLOWS) for each in statements
     )
-    return plain and bool(stores(first) & loads(last))
+    return plain and bool(stored_names(first) & loaded_names(last))
 
 
 def _is_following(statement: ast.stmt, anew: Set[str], given: Set[str]) -> bool:

@@ -26,8 +26,8 @@ from typing import Any, Final
 
 import msgspec
 
-from uncork.capture.sandbox.restore import LIST, KeptFile
-from uncork.pycode.frames.stack import outwards, owner, told
+from uncork.capture.sandbox.restore import BACKUP_LIST_NAME, BackedUpFile
+from uncork.pycode.frames.stack import code_owner, iterate_frames, printable_path
 
 # Bytes of all copies; what is larger goes aside, beside where it was, if its name is to be another
 # file's. What is written in place then, a script changes data, not results.
@@ -41,27 +41,27 @@ _ENCODE: Final = msgspec.json.Encoder().encode
 
 
 @dataclass
-class OwnFiles:
+class FileBackup:
     """Copies what is about to be overwritten.
 
     Args:
         folder: For the copies; nothing beside it is looked at either, as it is Uncork's own.
 
     Attributes:
-        at_write: Called before the script writes a file; may end the script.
-        trials: From here on weights are those of trials.
+        on_write: Called before the script writes a file; may end the script.
+        is_in_trials: From here on weights are those of trials.
     """
 
     folder: Path
-    at_write: Callable[[], None] = lambda: None
-    trials: bool = False
+    on_write: Callable[[], None] = lambda: None
+    is_in_trials: bool = False
     _own: bytes = field(init=False)
     _began_ns: int = field(default_factory=time.time_ns)
     _finished: bool = False
     _absent: set[bytes] = field(default_factory=set)
     _added: set[bytes] = field(default_factory=set)
     _made: list[Path] = field(default_factory=list)
-    _seen: dict[bytes, KeptFile] = field(default_factory=dict)
+    _seen: dict[bytes, BackedUpFile] = field(default_factory=dict)
     _closed: dict[bytes, int] = field(default_factory=dict)
     _bytes: int = 0
     _lock: Any = field(default_factory=threading.Lock)
@@ -70,45 +70,47 @@ class OwnFiles:
         """As other paths are looked at: a directory for temporary files may be a link."""
         self._own = os.path.realpath(os.fsencode(self.folder.parent)) + os.fsencode(os.sep)
 
-    def before_writing(self, path: Any, *, adding: bool = False, anew: bool = False) -> None:
+    def before_writing(
+        self, path: Any, *, is_append: bool = False, is_truncated: bool = False
+    ) -> None:
         """A file is about to be opened for writing.
 
         Args:
             path: As the script names it; a number is a file that is open already.
-            adding: What it holds is left as it is.
-            anew: Nothing of what it holds is, and it is made where there is none.
+            is_append: What it holds is left as it is.
+            is_truncated: Nothing of what it holds is, and it is made where there is none.
         """
         if isinstance(path, int):
             return
         if _is_uncorks_own():
             # What is traced for us, say, whose code AutoGraph writes down, and removes at the end.
             if not self._lock.locked():  # and not our own copies
-                self.before_making(path)
+                self.before_creating(path)
             return
         with suppress(OSError, ValueError, TypeError), self._lock:
-            aside = _moved_aside if anew else None
-            self._keep(os.path.realpath(os.fsencode(path)), adding=adding, aside=aside)
-        self.at_write()
+            aside = _moved_aside if is_truncated else None
+            self._keep(os.path.realpath(os.fsencode(path)), adding=is_append, aside=aside)
+        self.on_write()
 
-    def before_moving(self, path: Any, to: Any = None) -> None:
+    def before_moving(self, path: Any, new_path: Any = None) -> None:
         """A file is about to be renamed or removed; of a link not what it points to.
 
         Args:
             path: As the script names it.
-            to: Its new name, where another file may be.
+            new_path: Its new name, where another file may be.
         """
         if isinstance(path, int) or _is_uncorks_own():
             return
         with suppress(OSError, ValueError, TypeError), self._lock:
-            places = [_place(each) for each in (path, to) if each is not None]
-            self._keep(places[0], renaming=to is not None, aside=_linked_aside)
+            places = [_place(each) for each in (path, new_path) if each is not None]
+            self._keep(places[0], renaming=new_path is not None, aside=_linked_aside)
             for place in places[1:]:
                 self._keep(place, aside=_linked_aside)
-            if to is not None and os.path.isdir(places[0]):  # noqa: PTH112 - names are bytes
+            if new_path is not None and os.path.isdir(places[0]):  # noqa: PTH112 - names are bytes
                 self._keep_directory(*places)
-        self.at_write()
+        self.on_write()
 
-    def before_making(self, path: Any) -> None:
+    def before_creating(self, path: Any) -> None:
         """A directory, or another name for something, is about to be made; all above it as well."""
         if isinstance(path, int):
             return
@@ -118,7 +120,7 @@ class OwnFiles:
                 self._absent.add(place)
                 place = os.path.dirname(place)  # noqa: PTH120 - names are bytes
 
-    def opened(self, path: Any, file: Any) -> None:
+    def note_opened(self, path: Any, file: Any) -> None:
         """A file was opened for writing; told where it was copied, so that its end is seen."""
         with suppress(OSError, ValueError, TypeError):
             real = os.path.realpath(os.fsencode(path))
@@ -135,9 +137,11 @@ class OwnFiles:
     def _close(self, path: bytes) -> None:
         self._closed[path] = time.time_ns()
 
-    def new(self) -> tuple[str, ...]:
+    def new_files(self) -> tuple[str, ...]:
         """Files that are there now and were not before the trials."""
-        return tuple(told(str(file)) for file in dict.fromkeys(self._made) if file.exists())
+        return tuple(
+            printable_path(str(file)) for file in dict.fromkeys(self._made) if file.exists()
+        )
 
     def _keep(
         self,
@@ -163,7 +167,7 @@ class OwnFiles:
         file = Path(os.fsdecode(path))
         if not os.path.lexists(path):
             self._absent.add(path)
-            if self.trials and len(self._made) < _MOST_NAMED:
+            if self.is_in_trials and len(self._made) < _MOST_NAMED:
                 self._made.append(file)
         if adding:
             self._added.add(path)
@@ -173,7 +177,7 @@ class OwnFiles:
         if renaming and now.st_ctime_ns >= self._began_ns and path not in self._added:
             return
         if stat.S_ISLNK(now.st_mode):
-            self._seen[path] = KeptFile(path=path, link=os.readlink(path))  # noqa: PTH115
+            self._seen[path] = BackedUpFile(path=path, link_target=os.readlink(path))  # noqa: PTH115
         elif stat.S_ISREG(now.st_mode):
             self._seen[path] = self._kept(path, now, aside)
         else:
@@ -182,15 +186,15 @@ class OwnFiles:
 
     def _kept(
         self, path: bytes, now: os.stat_result, aside: Callable[[bytes, bytes], None] | None
-    ) -> KeptFile:
-        kept = KeptFile(
+    ) -> BackedUpFile:
+        kept = BackedUpFile(
             path=path,
-            size=now.st_size,
-            times=(now.st_atime_ns, now.st_mtime_ns),
+            size_bytes=now.st_size,
+            times_ns=(now.st_atime_ns, now.st_mtime_ns),
             mode=stat.S_IMODE(now.st_mode),
-            copy=self._copied(Path(os.fsdecode(path)), now.st_size),
+            copy_name=self._copied(Path(os.fsdecode(path)), now.st_size),
         )
-        return kept if kept.copy is not None or aside is None else self._aside(kept, aside)
+        return kept if kept.copy_name is not None or aside is None else self._aside(kept, aside)
 
     def _is_its_own(self, path: bytes) -> bool:
         """It was not there before the script touched it, or lies in a directory that was not."""
@@ -207,7 +211,7 @@ class OwnFiles:
             self._absent.add(to)
             return
         self._absent.discard(to)  # what is in it is the user's
-        self._note(KeptFile(path=path, moved=to))
+        self._note(BackedUpFile(path=path, moved_to=to))
 
     def _copied(self, file: Path, size: int) -> str | None:
         if self._bytes + size > _LIMIT:
@@ -222,7 +226,7 @@ class OwnFiles:
         self._bytes += size
         return copy
 
-    def _aside(self, kept: KeptFile, put: Callable[[bytes, bytes], None]) -> KeptFile:
+    def _aside(self, kept: BackedUpFile, put: Callable[[bytes, bytes], None]) -> BackedUpFile:
         """Where the same file system takes it, so that not a byte is copied; or nowhere.
 
         Beside it if it is made anew; else as far up as it can be, as the script may be about to
@@ -236,15 +240,15 @@ class OwnFiles:
         folders = [(folder, hidden) for folder in (above[::-1] if put is _moved_aside else above)]
         folders.append((os.fsencode(self.folder), name))
         for aside in (os.path.join(*place) for place in folders):  # noqa: PTH118
-            noted = msgspec.structs.replace(kept, aside=aside)
+            noted = msgspec.structs.replace(kept, moved_aside_to=aside)
             with suppress(OSError):
                 self._note(noted)
                 put(kept.path, aside)
                 return noted
         return kept
 
-    def _note(self, kept: KeptFile) -> None:
-        with (self.folder / LIST).open("ab") as listed:
+    def _note(self, kept: BackedUpFile) -> None:
+        with (self.folder / BACKUP_LIST_NAME).open("ab") as listed:
             listed.write(_ENCODE(kept) + b"\n")
 
 
@@ -261,8 +265,8 @@ def _linked_aside(path: bytes, aside: bytes) -> None:
 
 
 def _is_uncorks_own() -> bool:
-    for frame in outwards(sys._getframe(3)):
-        who = owner(frame)
+    for frame in iterate_frames(sys._getframe(3)):
+        who = code_owner(frame)
         if who != "library":
             return who == "uncork"
     return False

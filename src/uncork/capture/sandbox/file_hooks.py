@@ -19,12 +19,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from uncork.capture.base.patches import Patches
-from uncork.capture.sandbox.file_backup import OwnFiles
+from uncork.capture.base.patches import PatchSet
+from uncork.capture.sandbox.file_backup import FileBackup
 
 
 @contextmanager
-def keep_files(folder: Path) -> Iterator[OwnFiles]:
+def back_up_files(folder: Path) -> Iterator[FileBackup]:
     """Copy every file that is overwritten while the block runs.
 
     Args:
@@ -32,17 +32,17 @@ def keep_files(folder: Path) -> Iterator[OwnFiles]:
 
     Example:
         >>> import tempfile
-        >>> from uncork.capture.sandbox.restore import put_back
+        >>> from uncork.capture.sandbox.restore import restore_files
         >>> with tempfile.TemporaryDirectory() as home, tempfile.TemporaryDirectory() as own:
         ...     log, kept = Path(home, "log.txt"), Path(own, "kept")
         ...     _ = log.write_text("three days")
-        ...     with keep_files(kept):
+        ...     with back_up_files(kept):
         ...         pass  # the user's code
-        ...     put_back(kept)
-        PutBack(done=(), lost=())
+        ...     restored_files(kept)
+        PutBack(restored_files=(), lost_files=())
     """
     folder.mkdir(parents=True, exist_ok=True)
-    files, patches = OwnFiles(folder), Patches()
+    files, patches = FileBackup(folder), PatchSet()
     patches.replace(builtins, "open", functools.partial(_opening, files))
     patches.replace(io, "open", functools.partial(_opening, files))
     patches.replace(os, "open", functools.partial(_opening_by_flags, files))
@@ -71,36 +71,36 @@ def keep_files(folder: Path) -> Iterator[OwnFiles]:
     try:
         yield files
     finally:
-        patches.undo()
+        patches.restore()
         files.finish()
 
 
-def _opening(files: OwnFiles, original: Callable[..., Any]) -> Callable[..., Any]:
+def _opening(files: FileBackup, original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def opened(file: Any, mode: Any = "r", *args: Any, **kwargs: Any) -> Any:
         if isinstance(mode, str) and set(mode) & set("wax+"):
-            files.before_writing(file, adding="a" in mode, anew="w" in mode)
+            files.before_writing(file, is_append="a" in mode, is_truncated="w" in mode)
             found = original(file, mode, *args, **kwargs)
-            files.opened(file, found)
+            files.note_opened(file, found)
             return found
         return original(file, mode, *args, **kwargs)
 
     return opened
 
 
-def _opening_by_flags(files: OwnFiles, original: Callable[..., Any]) -> Callable[..., Any]:
+def _opening_by_flags(files: FileBackup, original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def opened(path: Any, flags: Any, *args: Any, **kwargs: Any) -> Any:
         writing = isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR | os.O_TRUNC)
         if writing and kwargs.get("dir_fd") is None:
             anew = bool(flags & os.O_TRUNC and flags & os.O_CREAT)
-            files.before_writing(path, adding=bool(flags & os.O_APPEND), anew=anew)
+            files.before_writing(path, is_append=bool(flags & os.O_APPEND), is_truncated=anew)
         return original(path, flags, *args, **kwargs)
 
     return opened
 
 
-def _truncating(files: OwnFiles, original: Callable[..., Any]) -> Callable[..., Any]:
+def _truncating(files: FileBackup, original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def truncated(path: Any, length: Any) -> Any:
         files.before_writing(path)
@@ -109,7 +109,7 @@ def _truncating(files: OwnFiles, original: Callable[..., Any]) -> Callable[..., 
     return truncated
 
 
-def _removing(files: OwnFiles, original: Callable[..., Any]) -> Callable[..., Any]:
+def _removing(files: FileBackup, original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def removed(path: Any, *, dir_fd: Any = None) -> Any:
         files.before_moving(_within(dir_fd, path))
@@ -118,7 +118,7 @@ def _removing(files: OwnFiles, original: Callable[..., Any]) -> Callable[..., An
     return removed
 
 
-def _renaming(files: OwnFiles, original: Callable[..., Any]) -> Callable[..., Any]:
+def _renaming(files: FileBackup, original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def renamed(src: Any, dst: Any, *, src_dir_fd: Any = None, dst_dir_fd: Any = None) -> Any:
         files.before_moving(_within(src_dir_fd, src), _within(dst_dir_fd, dst))
@@ -127,19 +127,19 @@ def _renaming(files: OwnFiles, original: Callable[..., Any]) -> Callable[..., An
     return renamed
 
 
-def _making(files: OwnFiles, original: Callable[..., Any]) -> Callable[..., Any]:
+def _making(files: FileBackup, original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def made(path: Any, *args: Any, dir_fd: Any = None, **kwargs: Any) -> Any:
-        files.before_making(_within(dir_fd, path))
+        files.before_creating(_within(dir_fd, path))
         return original(path, *args, dir_fd=dir_fd, **kwargs)
 
     return made
 
 
-def _linking(files: OwnFiles, original: Callable[..., Any]) -> Callable[..., Any]:
+def _linking(files: FileBackup, original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def linked(src: Any, dst: Any, *args: Any, **kwargs: Any) -> Any:
-        files.before_making(_within(kwargs.get("dir_fd", kwargs.get("dst_dir_fd")), dst))
+        files.before_creating(_within(kwargs.get("dir_fd", kwargs.get("dst_dir_fd")), dst))
         return original(src, dst, *args, **kwargs)
 
     return linked
@@ -168,7 +168,7 @@ def _path_of(directory: int) -> str:
     return os.readlink(f"/proc/self/fd/{directory}")  # noqa: PTH115
 
 
-def _on_file_io(files: OwnFiles, patches: Patches, module: Any) -> None:
+def _on_file_io(files: FileBackup, patches: PatchSet, module: Any) -> None:
     """``tf.io.gfile``: its own files, and what its functions call to rename and remove others."""
     patches.replace(module.FileIO, "_prewrite_check", functools.partial(_checking, files))
     below = module._pywrap_file_io
@@ -176,15 +176,15 @@ def _on_file_io(files: OwnFiles, patches: Patches, module: Any) -> None:
     patches.replace(below, "DeleteRecursively", functools.partial(_deleting_all, files))
     patches.replace(below, "RenameFile", functools.partial(_moving, files))
     for name in ("CreateDir", "RecursivelyCreateDir"):
-        patches.replace(below, name, functools.partial(_telling, files.before_making))
+        patches.replace(below, name, functools.partial(_telling, files.before_creating))
     patches.replace(below, "CopyFile", functools.partial(_copying, files))
 
 
-def _checking(files: OwnFiles, original: Callable[..., Any]) -> Callable[..., Any]:
+def _checking(files: FileBackup, original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def check(file: Any) -> Any:
         mode = str(file.mode)
-        files.before_writing(file.name, adding="a" in mode, anew="w" in mode)
+        files.before_writing(file.name, is_append="a" in mode, is_truncated="w" in mode)
         return original(file)
 
     return check
@@ -198,7 +198,7 @@ def _telling(tell: Callable[[Any], None], original: Callable[..., Any]) -> Calla
     return told
 
 
-def _deleting_all(files: OwnFiles, original: Callable[..., Any]) -> Callable[..., Any]:
+def _deleting_all(files: FileBackup, original: Callable[..., Any]) -> Callable[..., Any]:
     def deleted(path: Any, *rest: Any) -> Any:
         for folder, inner, names in os.walk(os.fsdecode(path)):
             links = [name for name in inner if Path(folder, name).is_symlink()]
@@ -209,7 +209,7 @@ def _deleting_all(files: OwnFiles, original: Callable[..., Any]) -> Callable[...
     return deleted
 
 
-def _moving(files: OwnFiles, original: Callable[..., Any]) -> Callable[..., Any]:
+def _moving(files: FileBackup, original: Callable[..., Any]) -> Callable[..., Any]:
     def moved(path: Any, to: Any, *rest: Any) -> Any:
         files.before_moving(path, to)
         return original(path, to, *rest)
@@ -217,9 +217,9 @@ def _moving(files: OwnFiles, original: Callable[..., Any]) -> Callable[..., Any]
     return moved
 
 
-def _copying(files: OwnFiles, original: Callable[..., Any]) -> Callable[..., Any]:
+def _copying(files: FileBackup, original: Callable[..., Any]) -> Callable[..., Any]:
     def copied(path: Any, to: Any, *rest: Any) -> Any:
-        files.before_writing(to, anew=bool(rest and rest[0]))  # or it must not be there
+        files.before_writing(to, is_truncated=bool(rest and rest[0]))  # or it must not be there
         return original(path, to, *rest)
 
     return copied

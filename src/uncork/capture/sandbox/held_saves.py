@@ -15,33 +15,33 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from uncork.capture.base.patches import Patches
+from uncork.capture.base.patches import PatchSet
 
 
-class HeldSaves:
+class SuppressedSaves:
     """What was held back so far.
 
     Attributes:
-        held: How often, by name, e.g. ``{"Model.save": 3}``.
+        counts: How often, by name, e.g. ``{"Model.save": 3}``.
     """
 
     def __init__(self) -> None:
-        self.held: dict[str, int] = Counter()
+        self.counts: dict[str, int] = Counter()
 
 
 @contextmanager
-def hold_saves() -> Iterator[HeldSaves]:
+def suppress_saves() -> Iterator[SuppressedSaves]:
     """Nothing is saved while the block runs.
 
     Every held call returns what it would have returned, a checkpoint's path for one.
 
     Example:
-        >>> with hold_saves() as saves:
+        >>> with suppress_saves() as saves:
         ...     pass  # the user's code
         >>> dict(saves.held)
         {}
     """
-    saves, patches = HeldSaves(), Patches()
+    saves, patches = SuppressedSaves(), PatchSet()
     hold = _Hold(saves, patches)
     for module, names in _SAVERS.items():
         patches.when_imported(module, functools.partial(hold.savers, names=names))
@@ -49,12 +49,12 @@ def hold_saves() -> Iterator[HeldSaves]:
     try:
         yield saves
     finally:
-        patches.undo()
+        patches.restore()
 
 
 class _Hold:
-    def __init__(self, saves: HeldSaves, patches: Patches) -> None:
-        self._held = saves.held
+    def __init__(self, saves: SuppressedSaves, patches: PatchSet) -> None:
+        self._held = saves.counts
         self._patches = patches
 
     def savers(self, module: Any, *, names: dict[str, tuple[str, Callable[..., Any]]]) -> None:

@@ -18,51 +18,51 @@ from typing import Final
 import msgspec
 
 from uncork.core.base.record import Record
-from uncork.pycode.frames.stack import told
+from uncork.pycode.frames.stack import printable_path
 
-LIST: Final = "list"
+BACKUP_LIST_NAME: Final = "list"
 
 
-class KeptFile(Record, frozen=True, kw_only=True):
+class BackedUpFile(Record, frozen=True, kw_only=True):
     """A file as it was found.
 
     Attributes:
         path: Absolute, symbolic links followed; of what is a link itself only those above it.
-        size: Bytes.
-        times: Of its last access and its last change, in nanoseconds.
+        size_bytes: Bytes.
+        times_ns: Of its last access and its last change, in nanoseconds.
         mode: Permissions; None where they are not to be set.
-        copy: Name of its copy; None where there is none: it is too large, or there is no room.
-        aside: Where it went instead, whole; None where it did not.
+        copy_name: Name of its copy; None where there is none: it is too large, or there is no room.
+        moved_aside_to: Where it went instead, whole; None where it did not.
         closed_ns: When the script closed it last; None where that was not seen.
-        link: Of a symbolic link, what it pointed to.
-        moved: Of a directory, where the script has moved it.
+        link_target: Of a symbolic link, what it pointed to.
+        moved_to: Of a directory, where the script has moved it.
     """
 
     path: bytes
-    size: int = 0
-    times: tuple[int, int] = (0, 0)
+    size_bytes: int = 0
+    times_ns: tuple[int, int] = (0, 0)
     mode: int | None = None
-    copy: str | None = None
-    aside: bytes | None = None
+    copy_name: str | None = None
+    moved_aside_to: bytes | None = None
     closed_ns: int | None = None
-    link: bytes | None = None
-    moved: bytes | None = None
+    link_target: bytes | None = None
+    moved_to: bytes | None = None
 
 
 @dataclass(frozen=True)
-class PutBack:
+class RestoreResult:
     """What became of files that were overwritten.
 
     Attributes:
-        done: Those that are as they were.
-        lost: Those that are not; where there is a copy of one, it is named.
+        restored_files: Those that are as they were.
+        lost_files: Those that are not; where there is a copy of one, it is named.
     """
 
-    done: tuple[str, ...] = ()
-    lost: tuple[str, ...] = ()
+    restored_files: tuple[str, ...] = ()
+    lost_files: tuple[str, ...] = ()
 
 
-def put_back(folder: Path) -> PutBack:
+def restore_files(folder: Path) -> RestoreResult:
     """Make all files as they were found, as far as they were changed.
 
     Nothing interrupts it. A file that cannot be written keeps its copy, in a directory that stays.
@@ -71,14 +71,14 @@ def put_back(folder: Path) -> PutBack:
         folder: With the copies; it need not be there.
     """
     # The last first: what was done to a directory that was moved then, was done to it there.
-    listed = {(kept.path, kept.moved): kept for kept in _listed(folder)}
+    listed = {(kept.path, kept.moved_to): kept for kept in _listed(folder)}
     done, lost = [], []
     with _undisturbed():
         for kept in reversed(listed.values()):
             if _is_unchanged(kept):
                 _forget_aside(kept)
                 continue
-            name = told(os.fsdecode(kept.path))
+            name = printable_path(os.fsdecode(kept.path))
             if _is_somebody_else_s(kept):
                 lost.append(name + _where(kept, folder))
                 continue
@@ -88,19 +88,19 @@ def put_back(folder: Path) -> PutBack:
                 lost.append(name + _where(kept, folder))
             else:
                 done.append(name)
-    return PutBack(tuple(done), tuple(lost))
+    return RestoreResult(tuple(done), tuple(lost))
 
 
-def _listed(folder: Path) -> Sequence[KeptFile]:
+def _listed(folder: Path) -> Sequence[BackedUpFile]:
     found = []
     with suppress(FileNotFoundError):
-        for line in (folder / LIST).read_bytes().splitlines():
+        for line in (folder / BACKUP_LIST_NAME).read_bytes().splitlines():
             with suppress(msgspec.MsgspecError):  # its process was killed while it wrote that
-                found.append(msgspec.json.decode(line, type=KeptFile))
+                found.append(msgspec.json.decode(line, type=BackedUpFile))
     return found
 
 
-def last_signals() -> tuple[signal.Signals, ...]:
+def termination_signals() -> tuple[signal.Signals, ...]:
     """Signals that end a process from outside: Ctrl-C, a job's limit, a terminal that is closed.
 
     The last of them only where somebody listens: under ``nohup`` nobody does.
@@ -116,64 +116,64 @@ def _undisturbed() -> Iterator[None]:
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, last_signals())
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, termination_signals())
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _is_unchanged(kept: KeptFile) -> bool:
+def _is_unchanged(kept: BackedUpFile) -> bool:
     path = os.fsdecode(kept.path)
     try:
-        if kept.moved is not None:
-            return Path(path).exists() and not Path(os.fsdecode(kept.moved)).exists()
-        if kept.link is not None:
-            return os.fsencode(os.readlink(path)) == kept.link  # noqa: PTH115 - bytes as they are
+        if kept.moved_to is not None:
+            return Path(path).exists() and not Path(os.fsdecode(kept.moved_to)).exists()
+        if kept.link_target is not None:
+            return os.fsencode(os.readlink(path)) == kept.link_target  # noqa: PTH115 - bytes as they are
         now = Path(path).stat()
     except OSError:
         return False
-    return (now.st_size, now.st_mtime_ns) == (kept.size, kept.times[1])
+    return (now.st_size, now.st_mtime_ns) == (kept.size_bytes, kept.times_ns[1])
 
 
-def _restore(kept: KeptFile, folder: Path) -> None:
+def _restore(kept: BackedUpFile, folder: Path) -> None:
     """Its contents first: where the file is still there, it stays the same file.
 
     Raises:
         OSError: It cannot be.
     """
     path = Path(os.fsdecode(kept.path))
-    if kept.moved is not None:
-        _move_back(Path(os.fsdecode(kept.moved)), path)
+    if kept.moved_to is not None:
+        _move_back(Path(os.fsdecode(kept.moved_to)), path)
         return
-    if kept.link is not None:
-        _link_again(path, kept.link)
+    if kept.link_target is not None:
+        _link_again(path, kept.link_target)
         return
-    if kept.aside is not None:
-        aside = Path(os.fsdecode(kept.aside))
+    if kept.moved_aside_to is not None:
+        aside = Path(os.fsdecode(kept.moved_aside_to))
         found = aside.stat()
-        if (found.st_size, found.st_mtime_ns) != (kept.size, kept.times[1]):
+        if (found.st_size, found.st_mtime_ns) != (kept.size_bytes, kept.times_ns[1]):
             raise OSError  # the script has written to it under another name
         path.parent.mkdir(parents=True, exist_ok=True)
         aside.replace(path)
         return
-    if kept.copy is None:
+    if kept.copy_name is None:
         raise OSError
     if path.is_symlink():
         path.unlink()
     path.parent.mkdir(parents=True, exist_ok=True)
-    with (folder / kept.copy).open("rb") as copy, path.open("wb") as file:
+    with (folder / kept.copy_name).open("rb") as copy, path.open("wb") as file:
         shutil.copyfileobj(copy, file)
     if kept.mode is not None:
         path.chmod(kept.mode)
-    os.utime(path, ns=kept.times)
+    os.utime(path, ns=kept.times_ns)
 
 
-def _forget_aside(kept: KeptFile) -> None:
+def _forget_aside(kept: BackedUpFile) -> None:
     """The second name of a file that is where it was."""
-    if kept.aside is not None:
+    if kept.moved_aside_to is not None:
         with suppress(OSError):
-            Path(os.fsdecode(kept.aside)).unlink()
+            Path(os.fsdecode(kept.moved_aside_to)).unlink()
 
 
 def _move_back(now: Path, before: Path) -> None:
@@ -193,7 +193,7 @@ def _link_again(path: Path, target: bytes) -> None:
         link.replace(path)
 
 
-def _is_somebody_else_s(kept: KeptFile) -> bool:
+def _is_somebody_else_s(kept: BackedUpFile) -> bool:
     """It was written again after the script had closed it, as by a training that is running."""
     try:
         changed_ns = Path(os.fsdecode(kept.path)).stat().st_mtime_ns
@@ -202,15 +202,15 @@ def _is_somebody_else_s(kept: KeptFile) -> bool:
     return kept.closed_ns is not None and changed_ns > kept.closed_ns
 
 
-def _where(kept: KeptFile, folder: Path) -> str:
+def _where(kept: BackedUpFile, folder: Path) -> str:
     """Where it is found that could not be put back; a copy would go with its directory."""
-    if kept.moved is not None:
-        return f" (moved to {told(os.fsdecode(kept.moved))})"
-    aside = None if kept.aside is None else Path(os.fsdecode(kept.aside))
+    if kept.moved_to is not None:
+        return f" (moved to {printable_path(os.fsdecode(kept.moved_to))})"
+    aside = None if kept.moved_aside_to is None else Path(os.fsdecode(kept.moved_aside_to))
     if aside is not None and aside.parent != folder and aside.exists():
-        return f" (it is {told(str(aside))} now)"
+        return f" (it is {printable_path(str(aside))} now)"
     with suppress(OSError):
-        here = folder / kept.copy if kept.copy is not None else aside
+        here = folder / kept.copy_name if kept.copy_name is not None else aside
         if here is not None:
             home = Path(tempfile.mkdtemp(prefix="uncork-kept-"))
             copy = home / Path(os.fsdecode(kept.path)).name

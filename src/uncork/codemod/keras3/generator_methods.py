@@ -12,32 +12,32 @@ from typing import Final
 
 import libcst as cst
 
-from uncork.codemod.keras3.loader_arguments import GONE, own_method
+from uncork.codemod.keras3.loader_arguments import REMOVED_ARGUMENTS, own_method_refusal
 from uncork.codemod.syntax.call_syntax import without_arguments
-from uncork.codemod.syntax.changes import Change, Found
-from uncork.codemod.syntax.script_tree import Source, method
+from uncork.codemod.syntax.changes import Change, RewriteSite
+from uncork.codemod.syntax.script_tree import ScriptTree, method_name
 
 _METHODS: Final = ("fit", "evaluate", "predict")
 
 
-def generator_methods(source: Source) -> Iterator[Found]:
+def find_generator_methods(source: ScriptTree) -> Iterator[RewriteSite]:
     """All calls of the three."""
-    for call in source.all(cst.Call):
-        name = method(call).removesuffix("_generator")
-        if name not in _METHODS or name == method(call):
+    for call in source.nodes_of_type(cst.Call):
+        name = method_name(call).removesuffix("_generator")
+        if name not in _METHODS or name == method_name(call):
             continue
         if len([arg for arg in call.args if arg.keyword is None]) > 1:
             refusal = f"name the arguments behind the generator: their places in {name} are others"
-            yield Found(call, refusal=refusal)
+            yield RewriteSite(call, refusal_reason=refusal)
             continue
-        refusal = own_method(source, method(call))
+        refusal = own_method_refusal(source, method_name(call))
         if any(arg.star for arg in call.args):
             refusal = "it takes arguments by * or **, and some may be of another name now"
         if refusal:
-            yield Found(call, refusal=refusal)
+            yield RewriteSite(call, refusal_reason=refusal)
             continue
         change = Change(call, partial(_renamed, name=name))
-        yield Found(call, f"{method(call)} is {name}", (change,))
+        yield RewriteSite(call, f"{method_name(call)} is {name}", (change,))
 
 
 def _renamed(call: cst.Call, name: str) -> cst.Call:
@@ -46,4 +46,4 @@ def _renamed(call: cst.Call, name: str) -> cst.Call:
     for arg in call.args:
         if arg.keyword and arg.keyword.value == "generator":
             call = call.with_deep_changes(arg.keyword, value="x")
-    return without_arguments(call, GONE)
+    return without_arguments(call, REMOVED_ARGUMENTS)

@@ -16,12 +16,12 @@ from typing import Final
 
 import libcst as cst
 
-from uncork.codemod.syntax.changes import Change, Found
-from uncork.codemod.syntax.script_tree import Source, method, receiver
+from uncork.codemod.syntax.changes import Change, RewriteSite
+from uncork.codemod.syntax.script_tree import ScriptTree, method_name, receiver
 from uncork.core.base.errors import EditRefused
 
-SCALED: Final = "get_scaled_loss"
-UNSCALED: Final = "get_unscaled_gradients"
+GET_SCALED_LOSS: Final = "get_scaled_loss"
+GET_UNSCALED_GRADIENTS: Final = "get_unscaled_gradients"
 _SCALES: Final = "scale_loss"
 _APPLY: Final = ("apply_gradients", "apply")
 _BY_HAND: Final = (
@@ -31,9 +31,9 @@ _BY_HAND: Final = (
 )
 
 
-def scaled_loss(source: Source) -> Iterator[Found]:
+def find_loss_scaling(source: ScriptTree) -> Iterator[RewriteSite]:
     """Both calls of each optimizer, or neither."""
-    scaled, unscaled = source.calls(SCALED), source.calls(UNSCALED)
+    scaled, unscaled = source.calls(GET_SCALED_LOSS), source.calls(GET_UNSCALED_GRADIENTS)
     for name in dict.fromkeys(source.code(receiver(c)) for c in (*scaled, *unscaled)):
         own = [
             [c for c in calls if source.code(receiver(c)) == name] for calls in (scaled, unscaled)
@@ -41,11 +41,13 @@ def scaled_loss(source: Source) -> Iterator[Found]:
         yield from _of_one(source, *own)
 
 
-def _of_one(source: Source, scaled: list[cst.Call], unscaled: list[cst.Call]) -> Iterator[Found]:
+def _of_one(
+    source: ScriptTree, scaled: list[cst.Call], unscaled: list[cst.Call]
+) -> Iterator[RewriteSite]:
     first = (*scaled, *unscaled)[0]
     try:
         if not scaled or not unscaled:
-            missing = UNSCALED if scaled else SCALED
+            missing = GET_UNSCALED_GRADIENTS if scaled else GET_SCALED_LOSS
             raise EditRefused(
                 f"the script has no {missing} of that optimizer: which of the two "
                 "versions of a loss its gradients are of is not plain"
@@ -53,25 +55,27 @@ def _of_one(source: Source, scaled: list[cst.Call], unscaled: list[cst.Call]) ->
         _check_all_scaled(source, unscaled)
         found = [*map(_scaling, scaled), *(_unscaling(source, call) for call in unscaled)]
     except EditRefused as refusal:
-        yield Found(first, refusal=refusal.received)
+        yield RewriteSite(first, refusal_reason=refusal.received)
     else:
         yield from found
 
 
-def _scaling(call: cst.Call) -> Found:
+def _scaling(call: cst.Call) -> RewriteSite:
     attribute = call.func
     assert isinstance(attribute, cst.Attribute)
     change = Change(attribute.attr, lambda _: cst.Name(_SCALES))
-    return Found(call, f"{SCALED} is {_SCALES}", (change,))
+    return RewriteSite(call, f"{GET_SCALED_LOSS} is {_SCALES}", (change,))
 
 
-def _unscaling(source: Source, call: cst.Call) -> Found:
+def _unscaling(source: ScriptTree, call: cst.Call) -> RewriteSite:
     if len(call.args) != 1 or call.args[0].star:
-        raise EditRefused(f"{UNSCALED} on line {source.line(call)} has not one argument")
+        raise EditRefused(
+            f"{GET_UNSCALED_GRADIENTS} on line {source.line(call)} has not one argument"
+        )
     given = call.args[0].value
-    told = f"{UNSCALED} goes: apply_gradients unscales"
+    told = f"{GET_UNSCALED_GRADIENTS} goes: apply_gradients unscales"
     if _is_applied(source, call, receiver(call)):
-        return Found(call, told, (Change(call, lambda now: now.args[0].value),))
+        return RewriteSite(call, told, (Change(call, lambda now: now.args[0].value),))
     assigned = source.parent(call)
     line = source.parent(assigned) if assigned else None
     if not (
@@ -84,16 +88,16 @@ def _unscaling(source: Source, call: cst.Call) -> Found:
     name = assigned.targets[0].target.value
     _check_only_applied(source, call, name)
     if source.code(given) == name and isinstance(line, cst.SimpleStatementLine):
-        return Found(call, told, (Change(line, lambda now: _gone(source, line, now)),))
-    return Found(call, told, (Change(call, lambda now: now.args[0].value),))
+        return RewriteSite(call, told, (Change(line, lambda now: _gone(source, line, now)),))
+    return RewriteSite(call, told, (Change(call, lambda now: now.args[0].value),))
 
 
-def _check_all_scaled(source: Source, unscaled: list[cst.Call]) -> None:
+def _check_all_scaled(source: ScriptTree, unscaled: list[cst.Call]) -> None:
     """Refuse where the optimizer applies other gradients, too: Keras 3 would divide those."""
-    unscale = {source.function_of(call) for call in unscaled}
+    unscale = {source.enclosing_function(call) for call in unscaled}
     optimizer = source.code(receiver(unscaled[0]))
     for call in (call for name in _APPLY for call in source.calls(name)):
-        within = {source.function_of(call)} | set(source.around(call))
+        within = {source.enclosing_function(call)} | set(source.ancestors(call))
         if source.code(receiver(call)) == optimizer and not within & unscale:
             raise EditRefused(
                 f"line {source.line(call)} applies gradients that nothing unscales there, which "
@@ -101,15 +105,15 @@ def _check_all_scaled(source: Source, unscaled: list[cst.Call]) -> None:
             )
 
 
-def _check_only_applied(source: Source, call: cst.Call, name: str) -> None:
+def _check_only_applied(source: ScriptTree, call: cst.Call, name: str) -> None:
     """Refuse where anything but the optimizer gets to see what was unscaled."""
-    function = source.function_of(call)
+    function = source.enclosing_function(call)
     # A function inside sees it whenever it is called.
     later = [
         use
         for use in source.uses(name)
-        if (source.function_of(use) is function and source.line(use) > source.line(call))
-        or (source.function_of(use) is not function and function in _scopes(source, use))
+        if (source.enclosing_function(use) is function and source.line(use) > source.line(call))
+        or (source.enclosing_function(use) is not function and function in _scopes(source, use))
     ]
     for use in later:
         if not _is_applied(source, use, receiver(call)):
@@ -118,12 +122,14 @@ def _check_only_applied(source: Source, call: cst.Call, name: str) -> None:
         raise EditRefused(f"{name} is not applied in the function that unscales it")
 
 
-def _scopes(source: Source, node: cst.CSTNode) -> list[cst.CSTNode | None]:
+def _scopes(source: ScriptTree, node: cst.CSTNode) -> list[cst.CSTNode | None]:
     """What it stands in that may hold a name; None for the script itself."""
-    return [*(each for each in source.around(node) if isinstance(each, cst.FunctionDef)), None]
+    return [*(each for each in source.ancestors(node) if isinstance(each, cst.FunctionDef)), None]
 
 
-def _is_applied(source: Source, node: cst.BaseExpression, optimizer: cst.BaseExpression) -> bool:
+def _is_applied(
+    source: ScriptTree, node: cst.BaseExpression, optimizer: cst.BaseExpression
+) -> bool:
     """It is what the same optimizer applies: ``apply_gradients(zip(gradients, ...))``, say."""
     arg = source.parent(node)
     call = source.parent(arg) if isinstance(arg, cst.Arg) else None
@@ -131,11 +137,11 @@ def _is_applied(source: Source, node: cst.BaseExpression, optimizer: cst.BaseExp
         return False
     if isinstance(call.func, cst.Name) and call.func.value == "zip":
         return _is_applied(source, call, optimizer)
-    return method(call) in _APPLY and source.code(receiver(call)) == source.code(optimizer)
+    return method_name(call) in _APPLY and source.code(receiver(call)) == source.code(optimizer)
 
 
 def _gone(
-    source: Source, line: cst.CSTNode, now: cst.SimpleStatementLine
+    source: ScriptTree, line: cst.CSTNode, now: cst.SimpleStatementLine
 ) -> cst.SimpleStatementLine | cst.RemovalSentinel:
     """No line; of a block that has no other, one that does nothing."""
     block = source.parent(line)

@@ -8,33 +8,33 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, Protocol
 
-from uncork.codemod.keras3.generator_methods import generator_methods
-from uncork.codemod.keras3.loader_arguments import loader_arguments
-from uncork.codemod.keras3.loss_scaling import scaled_loss
-from uncork.codemod.keras3.policy_names import policy_names
-from uncork.codemod.keras3.renamed_apis import renamed
-from uncork.codemod.syntax.changes import Change, Found, Insertion, changed
-from uncork.codemod.syntax.patch import Patch, Unsaid
-from uncork.codemod.syntax.script_tree import Source
+from uncork.codemod.keras3.generator_methods import find_generator_methods
+from uncork.codemod.keras3.loader_arguments import find_loader_arguments
+from uncork.codemod.keras3.loss_scaling import find_loss_scaling
+from uncork.codemod.keras3.policy_names import find_policy_names
+from uncork.codemod.keras3.renamed_apis import find_renamed_apis
+from uncork.codemod.syntax.changes import Change, Insertion, RewriteSite, apply_changes
+from uncork.codemod.syntax.patch import OmittedChange, Patch
+from uncork.codemod.syntax.script_tree import ScriptTree
 
 
-class Rewrite(Protocol):
+class RewriteRule(Protocol):
     """Finds all places of one kind."""
 
-    def __call__(self, source: Source) -> Iterator[Found]:
+    def __call__(self, source: ScriptTree) -> Iterator[RewriteSite]:
         """Each with its change, or with the reason why there is none."""
 
 
-REWRITES: Final[tuple[Rewrite, ...]] = (
-    scaled_loss,
-    policy_names,
-    generator_methods,
-    loader_arguments,
-    renamed,
+REWRITE_RULES: Final[tuple[RewriteRule, ...]] = (
+    find_loss_scaling,
+    find_policy_names,
+    find_generator_methods,
+    find_loader_arguments,
+    find_renamed_apis,
 )
 
 
-def patch_to_keras3(text: bytes, path: str) -> Patch:
+def build_keras3_patch(text: bytes, path: str) -> Patch:
     r"""A script that fails on what is gone, with what takes its place.
 
     Args:
@@ -45,25 +45,25 @@ def patch_to_keras3(text: bytes, path: str) -> Patch:
         WrongUse: It is no Python that can be read.
 
     Example:
-        >>> patch = patch_to_keras3(b"model.fit_generator(batches(), epochs=3)\n", "train.py")
+        >>> patch = build_keras3_patch(b"model.fit_generator(batches(), epochs=3)\n", "train.py")
         >>> patch.after, patch.said
         (b'model.fit(batches(), epochs=3)\n', ('train.py:1: fit_generator is fit',))
     """
-    source = Source(text, path)
+    source = ScriptTree(text, path)
     changes: list[Change | Insertion] = []
     said, unsaid = [], []
-    places = [each for rewrite in REWRITES for each in rewrite(source)]
+    places = [each for rewrite in REWRITE_RULES for each in rewrite(source)]
     for found in sorted(places, key=lambda each: source.line(each.node)):
         at = source.at(found.node)
-        if found.refusal:
-            unsaid.append(Unsaid(name=at, reason=found.refusal))
+        if found.refusal_reason:
+            unsaid.append(OmittedChange(name=at, reason=found.refusal_reason))
         else:
             changes += found.changes
-            said.append(f"{at}: {found.told}")
+            said.append(f"{at}: {found.description}")
     return Patch(
         path=path,
         before=text,
-        after=changed(source, changes) if changes else text,
-        said=tuple(said),
-        unsaid=tuple(unsaid),
+        after=apply_changes(source, changes) if changes else text,
+        included=tuple(said),
+        omitted=tuple(unsaid),
     )

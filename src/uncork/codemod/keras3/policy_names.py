@@ -9,8 +9,8 @@ from typing import Final
 import libcst as cst
 
 from uncork.codemod.syntax.call_syntax import without_arguments
-from uncork.codemod.syntax.changes import Change, Found
-from uncork.codemod.syntax.script_tree import Source, argument
+from uncork.codemod.syntax.changes import Change, RewriteSite
+from uncork.codemod.syntax.script_tree import ScriptTree, find_argument
 
 _NAMES: Final = {
     "LossScaleOptimizer": "LossScaleOptimizer",
@@ -23,14 +23,16 @@ _MODULE: Final = "mixed_precision"
 _EXPERIMENTAL: Final = "mixed_precision.experimental"
 
 
-def policy_names(source: Source) -> Iterator[Found]:
+def find_policy_names(source: ScriptTree) -> Iterator[RewriteSite]:
     """All that is called of ``mixed_precision.experimental``, and where that is imported."""
-    imported = [each for each in source.all(cst.ImportFrom) if _is_experimental(source, each)]
+    imported = [
+        each for each in source.nodes_of_type(cst.ImportFrom) if _is_experimental(source, each)
+    ]
     aliases = {_alias(each) for each in imported}
     for each in imported:
         told = f"{_EXPERIMENTAL} is {_MODULE}"
-        yield Found(each, told, (Change(each, partial(_imported, alias=_alias(each))),))
-    for call in source.all(cst.Call):
+        yield RewriteSite(each, told, (Change(each, partial(_imported, alias=_alias(each))),))
+    for call in source.nodes_of_type(cst.Call):
         called = call.func
         if not isinstance(called, cst.Attribute) or called.attr.value not in _NAMES:
             continue
@@ -40,13 +42,13 @@ def policy_names(source: Source) -> Iterator[Found]:
             continue
         refusal = _refused(source, call)
         if refusal:
-            yield Found(call, refusal=refusal)
+            yield RewriteSite(call, refusal_reason=refusal)
             continue
         change = Change(call, partial(_renamed, name=_NAMES[name], by_alias=by_alias))
-        yield Found(call, f"{_EXPERIMENTAL}.{name} is {_MODULE}.{_NAMES[name]}", (change,))
+        yield RewriteSite(call, f"{_EXPERIMENTAL}.{name} is {_MODULE}.{_NAMES[name]}", (change,))
 
 
-def _is_experimental(source: Source, each: cst.ImportFrom) -> bool:
+def _is_experimental(source: ScriptTree, each: cst.ImportFrom) -> bool:
     """``from tensorflow.keras.mixed_precision import experimental``, and nothing else of it."""
     names = each.names
     if not isinstance(each.module, cst.Attribute) or isinstance(names, cst.ImportStar):
@@ -71,9 +73,9 @@ def _imported(each: cst.ImportFrom, alias: str) -> cst.ImportFrom:
     return each.with_changes(module=each.module.value, names=(name,))
 
 
-def _refused(source: Source, call: cst.Call) -> str:
+def _refused(source: ScriptTree, call: cst.Call) -> str:
     """A scale that does not follow the gradients has no equal."""
-    given = argument(call, _SCALE)
+    given = find_argument(call, _SCALE)
     if any(arg.star for arg in call.args):
         return "write its arguments out: what * or ** hand over is not seen"
     places = [arg for arg in call.args if arg.keyword is None]

@@ -11,14 +11,14 @@ from typing import Final
 
 import libcst as cst
 
-from uncork.codemod.plan.training_call import compile_setting
+from uncork.codemod.plan.training_call import add_compile_setting
 from uncork.codemod.syntax.changes import Changes
-from uncork.codemod.syntax.script_tree import Source, argument
+from uncork.codemod.syntax.script_tree import ScriptTree, find_argument
 from uncork.core.base.errors import EditRefused
 from uncork.core.documents.plan import Plan
 from uncork.core.edits.step import StepsPerExecution
 
-NOTE: Final = (
+MODEL_SETTING_NOTE: Final = (
     "evaluate and predict of the model go by it, too, and what is loaded from a file of it; under "
     "the plan fit alone does"
 )
@@ -26,7 +26,7 @@ NOTE: Final = (
 _GIVEN_STEPS: Final = {"evaluate": 5, "predict": 3}
 
 
-def steps_per_execution(source: Source, plan: Plan, edit: StepsPerExecution) -> Changes:
+def write_steps_per_execution(source: ScriptTree, plan: Plan, edit: StepsPerExecution) -> Changes:
     """The keyword of ``compile``.
 
     Raises:
@@ -41,15 +41,17 @@ def steps_per_execution(source: Source, plan: Plan, edit: StepsPerExecution) -> 
                     f"would read {edit.steps} at a time, beyond it"
                 )
     steps = str(edit.steps)
-    return [compile_setting(source, plan, "steps_per_execution", steps, unset=("1",))]
+    return [
+        add_compile_setting(source, plan, "steps_per_execution", steps, replaceable_values=("1",))
+    ]
 
 
-def _reads_whole(source: Source, call: cst.Call, before: int, steps: int) -> bool:
+def _reads_whole(source: ScriptTree, call: cst.Call, before: int, steps: int) -> bool:
     """It reads all there is, or a number of steps that is one of executions."""
     if any(arg.star for arg in call.args):
         return False
     places = [arg for arg in call.args if arg.keyword is None]
-    given = argument(call, "steps") or next(iter(places[before:]), None)
+    given = find_argument(call, "steps") or next(iter(places[before:]), None)
     if given is None or source.code(given.value) == "None":
         return True
     return isinstance(given.value, cst.Integer) and given.value.evaluated_value % steps == 0

@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-from uncork.codemod.plan.training_call import data_of
-from uncork.codemod.syntax.call_syntax import linked
-from uncork.codemod.syntax.changes import END, Change, Changes, Insertion
-from uncork.codemod.syntax.script_tree import Source
+from uncork.codemod.plan.training_call import find_training_data
+from uncork.codemod.syntax.call_syntax import append_method_call
+from uncork.codemod.syntax.changes import ORDER_END, Change, Changes, Insertion
+from uncork.codemod.syntax.script_tree import ScriptTree
 from uncork.core.base.errors import EditRefused
 from uncork.core.documents.plan import Plan
 from uncork.core.edits.pipeline import AutotuneOff, Prefetch
@@ -16,14 +16,14 @@ from uncork.core.edits.pipeline import AutotuneOff, Prefetch
 _NAMES = ("options", "untuned", "without_autotuner")
 
 
-def autotune_off(source: Source, plan: Plan, edit: AutotuneOff) -> Changes:
+def write_autotune_off(source: ScriptTree, plan: Plan, edit: AutotuneOff) -> Changes:
     """Options above the statement, under a name that the script has not.
 
     Raises:
         EditRefused: It is not plain what the training reads, or all names are taken.
     """
-    tf = source.imported("tensorflow")
-    data, statement = data_of(source, plan)
+    tf = source.module_alias("tensorflow")
+    data, statement = find_training_data(source, plan)
     text = source.module.code
     free = [name for name in _NAMES if name not in text]
     if not free:
@@ -32,16 +32,20 @@ def autotune_off(source: Source, plan: Plan, edit: AutotuneOff) -> Changes:
     lines = (f"{name} = {tf}.data.Options()", f"{name}.autotune.enabled = False")
     return [
         Insertion(statement, lines),
-        Change(data, lambda now: linked(now, "with_options", name), END),
+        Change(data, lambda now: append_method_call(now, "with_options", name), ORDER_END),
     ]
 
 
-def prefetch(source: Source, plan: Plan, edit: Prefetch) -> Changes:
+def write_prefetch(source: ScriptTree, plan: Plan, edit: Prefetch) -> Changes:
     """One more stage at the end, for this training alone.
 
     Raises:
         EditRefused: It is not plain what the training reads.
     """
-    tf = source.imported("tensorflow")
-    data, _ = data_of(source, plan)
-    return [Change(data, lambda now: linked(now, "prefetch", f"{tf}.data.AUTOTUNE"), END)]
+    tf = source.module_alias("tensorflow")
+    data, _ = find_training_data(source, plan)
+    return [
+        Change(
+            data, lambda now: append_method_call(now, "prefetch", f"{tf}.data.AUTOTUNE"), ORDER_END
+        )
+    ]

@@ -1,6 +1,6 @@
 """The ``@tf.function`` above the step of a loop of the user's own.
 
-``jit_compile``: of ``compile`` for a ``fit``, of ``@tf.function`` for a loop's own step.
+``write_jit_compile``: of ``compile`` for a ``fit``, of ``@tf.function`` for a loop's own step.
 
 ``@tf.function(reduce_retracing=True)``: dimensions in which two calls differ are left open.
 """
@@ -11,17 +11,17 @@ from collections.abc import Collection
 
 import libcst as cst
 
-from uncork.codemod.plan.training_call import compile_setting
+from uncork.codemod.plan.training_call import add_compile_setting
 from uncork.codemod.syntax.call_syntax import check_keyword, with_keyword
 from uncork.codemod.syntax.changes import Change, Changes
-from uncork.codemod.syntax.script_tree import Source
+from uncork.codemod.syntax.script_tree import ScriptTree
 from uncork.core.base.errors import EditRefused
 from uncork.core.documents.plan import Plan
 from uncork.core.edits.step import JitCompile, JitCompileOff, LayersInInput, ReduceRetracing
 
 
-def decorated(
-    source: Source, plan: Plan, name: str, value: str, *, unset: Collection[str]
+def add_decorator_option(
+    source: ScriptTree, plan: Plan, name: str, value: str, *, replaceable_values: Collection[str]
 ) -> Change:
     """One more option of the function that the loop calls for each batch.
 
@@ -30,30 +30,30 @@ def decorated(
         plan: Knows the line of that call.
         name: Of the option.
         value: As code.
-        unset: What the script may give already.
+        replaceable_values: What the script may give already.
 
     Raises:
         EditRefused: It is not plain which function that is, or something else calls it, too.
     """
-    line = source.line_of(plan.before.workload.called_at, "step's call")
-    named = f"{source.imported('tensorflow')}.function"
+    line = source.line_of(plan.before.workload.step_call_at, "step's call")
+    named = f"{source.module_alias('tensorflow')}.function"
     found = {
         call.func.value: (function, decorator)
-        for call in source.all(cst.Call)
+        for call in source.nodes_of_type(cst.Call)
         if isinstance(call.func, cst.Name) and source.line(call) == line
-        for function in source.all(cst.FunctionDef)
+        for function in source.nodes_of_type(cst.FunctionDef)
         if function.name.value == call.func.value
         for decorator in function.decorators
         if _is(source, decorator, named)
     }
-    defined = [f.name.value for f in source.all(cst.FunctionDef)]
+    defined = [f.name.value for f in source.nodes_of_type(cst.FunctionDef)]
     if len(found) != 1 or any(defined.count(function) > 1 for function in found):
         raise EditRefused(f"line {line} calls no one function that has @{named} above it")
     ((function, decorator),) = found.values()
     if len(source.uses(function.name.value)) > 1:
         raise EditRefused(f"{function.name.value} is not only called on line {line}")
     if isinstance(decorator.decorator, cst.Call):
-        check_keyword(decorator.decorator, name, unset)
+        check_keyword(decorator.decorator, name, replaceable_values)
 
     def optioned(now: cst.BaseExpression) -> cst.Call:
         call = now if isinstance(now, cst.Call) else cst.Call(now)  # it may have had none yet
@@ -62,7 +62,7 @@ def decorated(
     return Change(decorator.decorator, optioned)
 
 
-def _is(source: Source, decorator: cst.Decorator, named: str) -> bool:
+def _is(source: ScriptTree, decorator: cst.Decorator, named: str) -> bool:
     what = decorator.decorator
     return source.code(what.func if isinstance(what, cst.Call) else what) == named
 
@@ -72,15 +72,17 @@ _AUTO = ('"auto"', "'auto'")
 _UNSET = ("False", "None", *_AUTO)
 
 
-def jit_compile(source: Source, plan: Plan, edit: JitCompile) -> Changes:
+def write_jit_compile(source: ScriptTree, plan: Plan, edit: JitCompile) -> Changes:
     """The keyword of ``compile``, or of the decorator.
 
     Raises:
         EditRefused: There is no one call, or no one function, that it could be given to; or it
             would do something else than the plan.
     """
-    if edit.code:
-        return [decorated(source, plan, "jit_compile", "True", unset=_UNSET[:2])]
+    if edit.code_digest:
+        return [
+            add_decorator_option(source, plan, "jit_compile", "True", replaceable_values=_UNSET[:2])
+        ]
     if any(isinstance(each, LayersInInput) for each in plan.step_edits):
         raise EditRefused("it is for the step without the layers that the plan runs in the input")
     if plan.before.workload.steps_per_epoch is None:
@@ -88,24 +90,34 @@ def jit_compile(source: Source, plan: Plan, edit: JitCompile) -> Changes:
             "only their end tells how long the data are, and the step that meets it is not counted "
             "under XLA: the plan leaves that one as it is"
         )
-    return [compile_setting(source, plan, "jit_compile", "True", unset=_UNSET)]
+    return [add_compile_setting(source, plan, "jit_compile", "True", replaceable_values=_UNSET)]
 
 
-def jit_compile_off(source: Source, plan: Plan, edit: JitCompileOff) -> Changes:
+def write_jit_compile_off(source: ScriptTree, plan: Plan, edit: JitCompileOff) -> Changes:
     """The same, set to False.
 
     Raises:
         EditRefused: As above.
     """
-    if edit.code:
-        return [decorated(source, plan, "jit_compile", "False", unset=("True",))]
-    return [compile_setting(source, plan, "jit_compile", "False", unset=("True", *_AUTO))]
+    if edit.code_digest:
+        return [
+            add_decorator_option(source, plan, "jit_compile", "False", replaceable_values=("True",))
+        ]
+    return [
+        add_compile_setting(
+            source, plan, "jit_compile", "False", replaceable_values=("True", *_AUTO)
+        )
+    ]
 
 
-def reduce_retracing(source: Source, plan: Plan, edit: ReduceRetracing) -> Changes:
+def write_reduce_retracing(source: ScriptTree, plan: Plan, edit: ReduceRetracing) -> Changes:
     """The keyword of the decorator.
 
     Raises:
         EditRefused: There is no one function that it could be given to.
     """
-    return [decorated(source, plan, "reduce_retracing", "True", unset=("False", "None"))]
+    return [
+        add_decorator_option(
+            source, plan, "reduce_retracing", "True", replaceable_values=("False", "None")
+        )
+    ]

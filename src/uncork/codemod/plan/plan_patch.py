@@ -6,17 +6,26 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from uncork.codemod.plan.compile_options import NOTE, steps_per_execution
-from uncork.codemod.plan.dataset_end import autotune_off, prefetch
-from uncork.codemod.plan.function_options import jit_compile, jit_compile_off, reduce_retracing
-from uncork.codemod.plan.mixed_precision import mixed_precision
-from uncork.codemod.plan.process_settings import intra_op_threads, keep_freed_memory
-from uncork.codemod.plan.stage_calls import cache, less_ahead, parallel_map, shuffle_first
-from uncork.codemod.syntax.changes import Change, Changes, Insertion, changed
-from uncork.codemod.syntax.patch import Patch, Unsaid
-from uncork.codemod.syntax.script_tree import Source
+from uncork.codemod.plan.compile_options import MODEL_SETTING_NOTE, write_steps_per_execution
+from uncork.codemod.plan.dataset_end import write_autotune_off, write_prefetch
+from uncork.codemod.plan.function_options import (
+    write_jit_compile,
+    write_jit_compile_off,
+    write_reduce_retracing,
+)
+from uncork.codemod.plan.mixed_precision import write_mixed_precision
+from uncork.codemod.plan.process_settings import write_intra_op_threads, write_keep_freed_memory
+from uncork.codemod.plan.stage_calls import (
+    write_cache,
+    write_less_ahead,
+    write_parallel_map,
+    write_shuffle_first,
+)
+from uncork.codemod.syntax.changes import Change, Changes, Insertion, apply_changes
+from uncork.codemod.syntax.patch import OmittedChange, Patch
+from uncork.codemod.syntax.script_tree import ScriptTree
 from uncork.core.base.errors import EditRefused
-from uncork.core.documents.plan import Plan, Step
+from uncork.core.documents.plan import Plan, PlanStep
 from uncork.core.edits.edit import Edit, IntraOpThreads, KeepFreedMemory
 from uncork.core.edits.pipeline import (
     AutotuneOff,
@@ -38,21 +47,21 @@ from uncork.core.evidence.stage import Stage
 
 # For each edit what writes it; of a stage's edit, what writes it where the stage was made.
 WRITERS: Final[dict[type[Any], Callable[..., Changes]]] = {
-    AutotuneOff: autotune_off,
-    DtypePolicy: mixed_precision,
-    IntraOpThreads: intra_op_threads,
-    JitCompile: jit_compile,
-    JitCompileOff: jit_compile_off,
-    KeepFreedMemory: keep_freed_memory,
-    Prefetch: prefetch,
-    ReduceRetracing: reduce_retracing,
-    StepsPerExecution: steps_per_execution,
+    AutotuneOff: write_autotune_off,
+    DtypePolicy: write_mixed_precision,
+    IntraOpThreads: write_intra_op_threads,
+    JitCompile: write_jit_compile,
+    JitCompileOff: write_jit_compile_off,
+    KeepFreedMemory: write_keep_freed_memory,
+    Prefetch: write_prefetch,
+    ReduceRetracing: write_reduce_retracing,
+    StepsPerExecution: write_steps_per_execution,
 }
 STAGE_WRITERS: Final[dict[type[Any], Callable[..., Changes]]] = {
-    Cache: cache,
-    LessAhead: less_ahead,
-    ParallelMap: parallel_map,
-    ShuffleFirst: shuffle_first,
+    Cache: write_cache,
+    LessAhead: write_less_ahead,
+    ParallelMap: write_parallel_map,
+    ShuffleFirst: write_shuffle_first,
 }
 
 
@@ -93,7 +102,7 @@ class _Stages:
             self.lost_to = name
 
 
-def patch_of_plan(plan: Plan, text: bytes, path: str) -> Patch:
+def build_plan_patch(plan: Plan, text: bytes, path: str) -> Patch:
     """The script with what of a plan can be written there.
 
     Args:
@@ -104,15 +113,15 @@ def patch_of_plan(plan: Plan, text: bytes, path: str) -> Patch:
     Raises:
         WrongUse: It is no Python that can be read.
     """
-    source = Source(text, path)
+    source = ScriptTree(text, path)
     stages = _Stages(list(plan.before.stages))
     changes: list[Change | Insertion] = []
     said, unsaid, notes = [], [], []
-    for step in plan.kept:
+    for step in plan.accepted_steps:
         try:
             changes += _written(source, plan, step, stages)
         except EditRefused as refusal:
-            unsaid.append(Unsaid(name=step.name, reason=refusal.received))
+            unsaid.append(OmittedChange(name=step.name, reason=refusal.received))
             if any(isinstance(edit, StageEdit) for edit in step.edits):
                 stages.lost_to = stages.lost_to or step.name
             continue
@@ -120,20 +129,22 @@ def patch_of_plan(plan: Plan, text: bytes, path: str) -> Patch:
         if any(
             isinstance(edit, StepsPerExecution | JitCompile | JitCompileOff) for edit in step.edits
         ):
-            notes.append(f"{step.name}: {NOTE}")
+            notes.append(f"{step.name}: {MODEL_SETTING_NOTE}")
     if plan.before.workload.kind == "custom_loop":
         notes = []
     return Patch(
         path=path,
         before=text,
-        after=changed(source, changes) if changes else text,
-        said=tuple(said),
-        unsaid=tuple(unsaid),
+        after=apply_changes(source, changes) if changes else text,
+        included=tuple(said),
+        omitted=tuple(unsaid),
         notes=tuple(notes),
     )
 
 
-def _written(source: Source, plan: Plan, step: Step, stages: _Stages) -> list[Change | Insertion]:
+def _written(
+    source: ScriptTree, plan: Plan, step: PlanStep, stages: _Stages
+) -> list[Change | Insertion]:
     """All edits of a step, or none: half of one is another one, which nobody has proved."""
     found: list[Change | Insertion] = []
     trial = _Stages(list(stages.known), stages.lost_to)
@@ -150,7 +161,7 @@ def _written(source: Source, plan: Plan, step: Step, stages: _Stages) -> list[Ch
     return found
 
 
-def _by_hand(step: Step) -> str:
+def _by_hand(step: PlanStep) -> str:
     """What is not written may have words all the same."""
     if not step.source_edit:
         return "it has no equal in a script"

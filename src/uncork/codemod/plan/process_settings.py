@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import Final
 
 from uncork.codemod.syntax.changes import Changes, Insertion
-from uncork.codemod.syntax.script_tree import Source
+from uncork.codemod.syntax.script_tree import ScriptTree
 from uncork.core.base.errors import EditRefused
-from uncork.core.documents.plan import INTRA_OP_THREADS, Plan
+from uncork.core.documents.plan import INTRA_OP_THREADS_VARIABLE, Plan
 from uncork.core.edits.edit import IntraOpThreads, KeepFreedMemory
 
 
-def intra_op_threads(source: Source, plan: Plan, edit: IntraOpThreads) -> Changes:
+def write_intra_op_threads(source: ScriptTree, plan: Plan, edit: IntraOpThreads) -> Changes:
     """Two lines above all imports: TensorFlow reads the variable when it begins.
 
     Raises:
@@ -22,10 +22,10 @@ def intra_op_threads(source: Source, plan: Plan, edit: IntraOpThreads) -> Change
     """
     del plan
     text = source.module.code
-    if INTRA_OP_THREADS in text or "intra_op_parallelism_threads" in text:
+    if INTRA_OP_THREADS_VARIABLE in text or "intra_op_parallelism_threads" in text:
         raise EditRefused("the script sets its threads itself")
-    lines = ("import os", f'\nos.environ["{INTRA_OP_THREADS}"] = "{edit.threads}"')
-    return [Insertion(source.first, lines, apart=True)]
+    lines = ("import os", f'\nos.environ["{INTRA_OP_THREADS_VARIABLE}"] = "{edit.threads}"')
+    return [Insertion(source.first_statement, lines, has_empty_line=True)]
 
 
 # Whoever runs the script elsewhere may have another C library.
@@ -41,7 +41,7 @@ if platform.libc_ver()[0] == "glibc":
 )
 
 
-def keep_freed_memory(source: Source, plan: Plan, edit: KeepFreedMemory) -> Changes:
+def write_keep_freed_memory(source: ScriptTree, plan: Plan, edit: KeepFreedMemory) -> Changes:
     """A few lines above all imports: threads keep the arena that they begin with.
 
     Raises:
@@ -50,4 +50,4 @@ def keep_freed_memory(source: Source, plan: Plan, edit: KeepFreedMemory) -> Chan
     del plan, edit
     if "mallopt" in source.module.code:
         raise EditRefused("the script sets its allocator itself")
-    return [Insertion(source.first, _LINES, apart=True)]
+    return [Insertion(source.first_statement, _LINES, has_empty_line=True)]

@@ -21,9 +21,9 @@ from typing import Final
 
 import libcst as cst
 
-from uncork.codemod.syntax.call_syntax import check_keyword, linked, with_keyword
-from uncork.codemod.syntax.changes import BEHIND, Change, Changes
-from uncork.codemod.syntax.script_tree import Source, method, receiver
+from uncork.codemod.syntax.call_syntax import append_method_call, check_keyword, with_keyword
+from uncork.codemod.syntax.changes import ORDER_AFTER, Change, Changes
+from uncork.codemod.syntax.script_tree import ScriptTree, method_name, receiver
 from uncork.core.base.errors import EditRefused
 from uncork.core.documents.plan import Plan
 from uncork.core.edits.pipeline import Cache, LessAhead, ParallelMap, ShuffleFirst
@@ -33,7 +33,7 @@ from uncork.core.evidence.stage import Stage
 _NO_DATA: Final = ("fit", "next")
 
 
-def stage_call(source: Source, plan: Plan, stage: Stage, name: str) -> cst.Call:
+def find_stage_call(source: ScriptTree, plan: Plan, stage: Stage, name: str) -> cst.Call:
     """The one call that made it, and nothing else.
 
     Args:
@@ -48,7 +48,7 @@ def stage_call(source: Source, plan: Plan, stage: Stage, name: str) -> cst.Call:
     """
     call = source.call_at(stage.at, name, stage.name)
     made = [s for s in plan.before.stages if (s.kind, s.at) == (stage.kind, stage.at)]
-    written = source.calls_on(source.line_of(stage.at, name), name)
+    written = source.calls_on_line(source.line_of(stage.at, name), name)
     if len(made) != len(written):
         raise EditRefused(
             f"{len(made)} stages of kind {stage.kind} come from line {source.line(call)}, and "
@@ -63,7 +63,7 @@ def stage_call(source: Source, plan: Plan, stage: Stage, name: str) -> cst.Call:
     return call
 
 
-def shared_by(source: Source, call: cst.Call) -> str:
+def find_shared_dataset(source: ScriptTree, call: cst.Call) -> str:
     """The name of a dataset that a call is part of, where more than one thing is made of it."""
     node: cst.CSTNode = call
     known: set[str] = set()
@@ -81,10 +81,10 @@ def shared_by(source: Source, call: cst.Call) -> str:
         node = used[0]
 
 
-def _given_to(source: Source, node: cst.CSTNode) -> str:
+def _given_to(source: ScriptTree, node: cst.CSTNode) -> str:
     """The name that the statement gives to what it makes, which a node is a part of."""
-    for each in source.around(node):
-        if isinstance(each, cst.Call) and (method(each) or source.code(each.func)) in _NO_DATA:
+    for each in source.ancestors(node):
+        if isinstance(each, cst.Call) and (method_name(each) or source.code(each.func)) in _NO_DATA:
             return ""
         if isinstance(each, cst.Assign):
             names = [t.target.value for t in each.targets if isinstance(t.target, cst.Name)]
@@ -92,24 +92,24 @@ def _given_to(source: Source, node: cst.CSTNode) -> str:
     return ""
 
 
-def cache(source: Source, plan: Plan, edit: Cache, stage: Stage) -> Changes:
+def write_cache(source: ScriptTree, plan: Plan, edit: Cache, stage: Stage) -> Changes:
     """One more stage.
 
     Raises:
         EditRefused: It would stand elsewhere, or its place is not plain.
     """
     del edit
-    below = stage.cache_point.below if stage.cache_point else ()
+    below = stage.cache_point.placed_before if stage.cache_point else ()
     if below:
         raise EditRefused(
             f"the elements are to be kept below the {' and the '.join(below)}: maps that stand "
             "above it would have to change places with it"
         )
-    call = stage_call(source, plan, stage, stage.kind)
-    return [Change(call, lambda now: linked(now, "cache"), BEHIND)]
+    call = find_stage_call(source, plan, stage, stage.kind)
+    return [Change(call, lambda now: append_method_call(now, "cache"), ORDER_AFTER)]
 
 
-def less_ahead(source: Source, plan: Plan, edit: LessAhead, stage: Stage) -> Changes:
+def write_less_ahead(source: ScriptTree, plan: Plan, edit: LessAhead, stage: Stage) -> Changes:
     """Its one argument; of a map the plan takes as many calls as the machine has cores.
 
     Raises:
@@ -118,27 +118,27 @@ def less_ahead(source: Source, plan: Plan, edit: LessAhead, stage: Stage) -> Cha
     del edit
     if stage.kind != "prefetch":
         raise EditRefused("how many calls a parallel map may make at once depends on the machine")
-    call = stage_call(source, plan, stage, "prefetch")
+    call = find_stage_call(source, plan, stage, "prefetch")
     if len(call.args) != 1 or call.args[0].star:
         raise EditRefused(f"the prefetch on line {source.line(call)} has not one argument")
-    auto = cst.parse_expression(f"{source.imported('tensorflow')}.data.AUTOTUNE")
+    auto = cst.parse_expression(f"{source.module_alias('tensorflow')}.data.AUTOTUNE")
     return [Change(call.args[0].value, lambda _: auto)]
 
 
 _CALLS: Final = "num_parallel_calls"
 
 
-def parallel_map(source: Source, plan: Plan, edit: ParallelMap, stage: Stage) -> Changes:
+def write_parallel_map(source: ScriptTree, plan: Plan, edit: ParallelMap, stage: Stage) -> Changes:
     """The two keywords of ``map``.
 
     Raises:
         EditRefused: There is no one call that they could be given to.
     """
     del edit
-    tf = source.imported("tensorflow")
-    call = stage_call(source, plan, stage, "map")
-    shared = shared_by(source, call)
-    if shared and stage.random:
+    tf = source.module_alias("tensorflow")
+    call = find_stage_call(source, plan, stage, "map")
+    shared = find_shared_dataset(source, call)
+    if shared and stage.is_random:
         raise EditRefused(f"more than the training reads '{shared}', and would draw otherwise, too")
     check_keyword(call, _CALLS, ("None",))
     check_keyword(call, "deterministic", ("None", "True"))
@@ -150,17 +150,19 @@ def parallel_map(source: Source, plan: Plan, edit: ParallelMap, stage: Stage) ->
     ]
 
 
-def shuffle_first(source: Source, plan: Plan, edit: ShuffleFirst, stage: Stage) -> Changes:
+def write_shuffle_first(
+    source: ScriptTree, plan: Plan, edit: ShuffleFirst, stage: Stage
+) -> Changes:
     """A shuffle and the one map below it change places.
 
     Raises:
         EditRefused: More than that would have to move.
     """
     del edit
-    call = stage_call(source, plan, stage, "shuffle")
-    maps = stage.buffer.maps if stage.buffer else ()
+    call = find_stage_call(source, plan, stage, "shuffle")
+    maps = stage.shuffle_buffer.movable_maps if stage.shuffle_buffer else ()
     below = receiver(call)
-    if len(maps) != 1 or not (isinstance(below, cst.Call) and method(below) == "map"):
+    if len(maps) != 1 or not (isinstance(below, cst.Call) and method_name(below) == "map"):
         raise EditRefused(
             f"the shuffle on line {source.line(call)} does not stand directly behind the one map "
             "that it has to change places with"
@@ -171,7 +173,7 @@ def shuffle_first(source: Source, plan: Plan, edit: ShuffleFirst, stage: Stage) 
     above = plan.before.stages[stage.index + 1 : stage.index + 2]
     if above and above[0].kind == "repeat":
         raise EditRefused("TensorFlow makes one stage of the shuffle and the repeat behind it")
-    return [Change(call, _swapped, BEHIND)]
+    return [Change(call, _swapped, ORDER_AFTER)]
 
 
 def _swapped(shuffle: cst.Call) -> cst.Call:

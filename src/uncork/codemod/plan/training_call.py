@@ -8,10 +8,10 @@ import libcst as cst
 
 from uncork.codemod.syntax.call_syntax import check_keyword, with_keyword
 from uncork.codemod.syntax.changes import Change, Statement
-from uncork.codemod.syntax.script_tree import Source, argument, method, receiver
+from uncork.codemod.syntax.script_tree import ScriptTree, find_argument, method_name, receiver
 from uncork.core.base.errors import EditRefused
 from uncork.core.documents.plan import Plan
-from uncork.pycode.syntax.parse import names_of_sklearn, parsed
+from uncork.pycode.syntax.parse import find_sklearn_names, parse_source
 
 # Arguments of Keras's compile that stand before the settings of the step.
 _BEFORE = 6
@@ -31,8 +31,8 @@ _WRAPPERS = frozenset({
 })  # fmt: skip
 
 
-def compile_setting(
-    source: Source, plan: Plan, name: str, value: str, *, unset: Collection[str]
+def add_compile_setting(
+    source: ScriptTree, plan: Plan, name: str, value: str, *, replaceable_values: Collection[str]
 ) -> Change:
     """One more setting of the model that is trained.
 
@@ -41,7 +41,7 @@ def compile_setting(
         plan: Says which training.
         name: Of the keyword.
         value: As code.
-        unset: What the script may give already.
+        replaceable_values: What the script may give already.
 
     Raises:
         EditRefused: The call of ``compile`` is not known, sets up other models, too, or the model
@@ -51,10 +51,10 @@ def compile_setting(
     if work.kind != "fit":
         raise EditRefused("a loop of the script's own calls no compile")
     compiles = [call for call in source.calls("compile") if not source.is_imported(receiver(call))]
-    if work.step_at is None and len(compiles) == 1:  # re.compile is another one
+    if work.step_setup_at is None and len(compiles) == 1:  # re.compile is another one
         call = compiles[0]
     else:
-        call = source.call_at(work.step_at, "compile")
+        call = source.call_at(work.step_setup_at, "compile")
     if not source.runs_once(call):
         raise EditRefused(
             f"the compile on line {source.line(call)} may set up other models, too (it stands in a "
@@ -62,14 +62,14 @@ def compile_setting(
         )
     check_one_fit(source, plan)
     _check_is_keras(source, call)
-    check_keyword(call, name, unset)
+    check_keyword(call, name, replaceable_values)
     return Change(call, lambda now: with_keyword(now, name, value))
 
 
-def _check_is_keras(source: Source, call: cst.Call) -> None:
+def _check_is_keras(source: ScriptTree, call: cst.Call) -> None:
     """Refuse where the keyword may be unknown to what is called, or given by its place."""
-    own = [f for f in source.all(cst.FunctionDef) if f.name.value == "compile"]
-    if own and source.function_of(call) not in own:
+    own = [f for f in source.nodes_of_type(cst.FunctionDef) if f.name.value == "compile"]
+    if own and source.enclosing_function(call) not in own:
         raise EditRefused(
             f"the script has a compile of its own on line {source.line(own[0])}, which need not "
             "take one more argument"
@@ -78,14 +78,14 @@ def _check_is_keras(source: Source, call: cst.Call) -> None:
         raise EditRefused(f"the compile on line {source.line(call)} gives settings by their place")
 
 
-def check_one_fit(source: Source, plan: Plan) -> cst.Call:
+def check_one_fit(source: ScriptTree, plan: Plan) -> cst.Call:
     """The call of ``fit`` that the plan is for, where the script has no other.
 
     Raises:
         EditRefused: It has others, or the one it has is not the plan's.
     """
     call = source.call_at(plan.before.workload.at, "fit")
-    others = names_of_sklearn(parsed(source.module.code))
+    others = find_sklearn_names(parse_source(source.module.code))
     fits = [each for each in source.calls("fit") if _root_name(receiver(each)) not in others]
     lines = [str(source.line(each)) for each in fits]
     if len(lines) > 1:
@@ -101,37 +101,37 @@ def _root_name(node: cst.CSTNode) -> str:
     return node.value if isinstance(node, cst.Name) else ""
 
 
-def data_of(source: Source, plan: Plan) -> tuple[cst.BaseExpression, Statement]:
+def find_training_data(source: ScriptTree, plan: Plan) -> tuple[cst.BaseExpression, Statement]:
     """The dataset that the training reads, as code, and the statement that reads it.
 
     Raises:
         EditRefused: It is not plain which that is.
     """
     work = plan.before.workload
-    if work.data != "tf.data":
-        raise EditRefused(f"the training is fed by {work.data}, not by tf.data")
+    if work.data_kind != "tf.data":
+        raise EditRefused(f"the training is fed by {work.data_kind}, not by tf.data")
     if work.kind == "custom_loop":
         loop = _loop_at(source, source.line_of(work.at, "loop"))
         _check_serves_one(source, loop)
         return _chained(source, _iterated(loop)), loop
     call = source.call_at(work.at, "fit")
     _check_serves_one(source, call)
-    given = argument(call, "x") or (call.args[0] if call.args else None)
+    given = find_argument(call, "x") or (call.args[0] if call.args else None)
     if given is None or given.star or (given.keyword and given.keyword.value != "x"):
         raise EditRefused(f"the fit on line {source.line(call)} is given its data in another way")
-    return _chained(source, given.value), source.statement_of(call)
+    return _chained(source, given.value), source.enclosing_statement(call)
 
 
-def _check_serves_one(source: Source, place: cst.CSTNode) -> None:
-    if not source.serves_one(place):
+def _check_serves_one(source: ScriptTree, place: cst.CSTNode) -> None:
+    if not source.has_one_caller(place):
         raise EditRefused(
             f"what line {source.line(place)} reads may be other data, too (it stands in a function "
             "that is called from several places, or by somebody else)"
         )
 
 
-def _loop_at(source: Source, line: int) -> cst.For:
-    found = [loop for loop in source.all(cst.For) if source.line(loop) == line]
+def _loop_at(source: ScriptTree, line: int) -> cst.For:
+    found = [loop for loop in source.nodes_of_type(cst.For) if source.line(loop) == line]
     if len(found) != 1:
         raise EditRefused(f"no for statement on line {line}", "for ... in dataset:")
     return found[0]
@@ -147,9 +147,9 @@ def _iterated(loop: cst.For) -> cst.BaseExpression:
     return found
 
 
-def _chained(source: Source, data: cst.BaseExpression) -> cst.BaseExpression:
+def _chained(source: ScriptTree, data: cst.BaseExpression) -> cst.BaseExpression:
     """An expression that a method of datasets can be put behind."""
-    is_chain = isinstance(data, cst.Call) and method(data) in _OF_DATASETS
+    is_chain = isinstance(data, cst.Call) and method_name(data) in _OF_DATASETS
     if not (is_chain or isinstance(data, cst.Name | cst.Attribute)):
         raise EditRefused(f"no name and no chain of calls, but '{source.code(data)}' is trained on")
     if isinstance(data, cst.Name) and _is_wrapped(source, data.value):
@@ -157,12 +157,12 @@ def _chained(source: Source, data: cst.BaseExpression) -> cst.BaseExpression:
     return data
 
 
-def _is_wrapped(source: Source, name: str) -> bool:
+def _is_wrapped(source: ScriptTree, name: str) -> bool:
     """It is bound by a ``with``, or to what a function gives that shows progress or takes apart."""
-    for item in source.all(cst.WithItem):
+    for item in source.nodes_of_type(cst.WithItem):
         if item.asname is not None and source.code(item.asname.name) == name:
             return True
-    for target in source.all(cst.AssignTarget):
+    for target in source.nodes_of_type(cst.AssignTarget):
         statement = source.parent(target)
         if source.code(target.target) == name and isinstance(statement, cst.Assign):
             value = statement.value

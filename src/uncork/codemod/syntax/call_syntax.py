@@ -6,27 +6,27 @@ from collections.abc import Collection
 
 import libcst as cst
 
-from uncork.codemod.syntax.script_tree import argument
+from uncork.codemod.syntax.script_tree import find_argument
 from uncork.core.base.errors import EditRefused
 
 _SPACE = cst.SimpleWhitespace(" ")
 
 
-def check_keyword(call: cst.Call, name: str, unset: Collection[str]) -> None:
+def check_keyword(call: cst.Call, name: str, replaceable_values: Collection[str]) -> None:
     """Whether a keyword may be given to a call.
 
     Args:
         call: As it is.
         name: Of the keyword.
-        unset: What it may be given already, as code: what it is anyway.
+        replaceable_values: What it may be given already, as code: what it is anyway.
 
     Raises:
         EditRefused: The script has chosen a value, or nobody can tell from the call.
     """
-    given = argument(call, name)
+    given = find_argument(call, name)
     if given is not None:
         value = cst.Module([]).code_for_node(given.value)
-        if value not in unset:
+        if value not in replaceable_values:
             raise EditRefused(f"the script gives {name}={value} itself")
     elif any(arg.star for arg in call.args):
         raise EditRefused(f"the call takes arguments by * or **, and {name} may be among them")
@@ -41,7 +41,7 @@ def with_keyword(call: cst.Call, name: str, value: str) -> cst.Call:
         "model.compile(loss='mse', jit_compile=True)"
     """
     parsed = cst.parse_expression(value)
-    given = argument(call, name)
+    given = find_argument(call, name)
     if given is not None:
         return call.with_deep_changes(given, value=parsed)
     new = cst.Arg(
@@ -76,12 +76,12 @@ def without_arguments(call: cst.Call, names: Collection[str]) -> cst.Call:
     return call.with_changes(args=kept)
 
 
-def linked(call: cst.BaseExpression, name: str, arguments: str = "") -> cst.Call:
+def append_method_call(call: cst.BaseExpression, name: str, arguments: str = "") -> cst.Call:
     """One more method behind an expression: on a line of its own where the last one is.
 
     Example:
         >>> call = cst.parse_expression("data.map(load)")
-        >>> cst.Module([]).code_for_node(linked(call, "prefetch", "2"))
+        >>> cst.Module([]).code_for_node(append_method_call(call, "prefetch", "2"))
         'data.map(load).prefetch(2)'
     """
     made = cst.parse_expression(f"_.{name}({arguments})")

@@ -11,11 +11,11 @@ from typing import Any, Final, TypeAlias
 
 import libcst as cst
 
-from uncork.codemod.syntax.script_tree import Source
+from uncork.codemod.syntax.script_tree import ScriptTree
 
-WITHIN: Final = 0
-BEHIND: Final = 1
-END: Final = 2
+ORDER_WITHIN: Final = 0
+ORDER_AFTER: Final = 1
+ORDER_END: Final = 2
 
 Statement: TypeAlias = cst.SimpleStatementLine | cst.BaseCompoundStatement
 
@@ -26,14 +26,14 @@ class Change:
 
     Attributes:
         node: Of the source as it is.
-        by: Gives what takes its place, of the node with all that is changed below it.
-        order: Of several changes of one node, the lowest first: ``WITHIN`` it, ``BEHIND`` it in
-            its chain, at the ``END`` of the chain.
+        transform: Gives what takes its place, of the node with all that is changed below it.
+        order: Of several changes of one node, the lowest first: ``ORDER_WITHIN`` it,
+            ``ORDER_AFTER`` it in its chain, at the ``ORDER_END`` of the chain.
     """
 
     node: cst.CSTNode
-    by: Callable[[Any], Any]
-    order: int = WITHIN
+    transform: Callable[[Any], Any]
+    order: int = ORDER_WITHIN
 
 
 @dataclass(frozen=True)
@@ -41,16 +41,16 @@ class Insertion:
     """Lines of code that are new.
 
     Attributes:
-        beside: The statement that they stand next to.
+        statement: The statement that they stand next to.
         lines: What to write.
-        after: Behind it; otherwise before it.
-        apart: With an empty line between.
+        is_after: Behind it; otherwise before it.
+        has_empty_line: With an empty line between.
     """
 
-    beside: Statement
+    statement: Statement
     lines: tuple[str, ...]
-    after: bool = False
-    apart: bool = False
+    is_after: bool = False
+    has_empty_line: bool = False
 
 
 Changes: TypeAlias = Sequence[Change | Insertion]
@@ -60,7 +60,7 @@ Changes: TypeAlias = Sequence[Change | Insertion]
 class _Changer(cst.CSTTransformer):
     """Makes them, from the leaves to the root."""
 
-    source: Source
+    source: ScriptTree
     changes: Changes
 
     def __post_init__(self) -> None:
@@ -70,18 +70,18 @@ class _Changer(cst.CSTTransformer):
         changed = super().on_leave(original_node, updated_node)
         own = [c for c in self.changes if isinstance(c, Change) and c.node is original_node]
         for change in sorted(own, key=lambda each: each.order):
-            changed = change.by(changed)
-        new = [c for c in self.changes if isinstance(c, Insertion) and c.beside is original_node]
+            changed = change.transform(changed)
+        new = [c for c in self.changes if isinstance(c, Insertion) and c.statement is original_node]
         return self._with(new, changed) if new else changed
 
     def _with(self, new: Sequence[Insertion], statement: Any) -> Any:
-        before = [s for each in new if not each.after for s in self._parsed(each)]
-        after = [s for each in new if each.after for s in self._parsed(each)]
+        before = [s for each in new if not each.is_after for s in self._parsed(each)]
+        after = [s for each in new if each.is_after for s in self._parsed(each)]
         if before:  # what is said above the statement is said above the new lines
             before[0] = before[0].with_changes(leading_lines=statement.leading_lines)
-            apart = [cst.EmptyLine()] if any(each.apart for each in new) else []
+            apart = [cst.EmptyLine()] if any(each.has_empty_line for each in new) else []
             statement = statement.with_changes(leading_lines=apart)
-        if after and any(each.apart for each in new):
+        if after and any(each.has_empty_line for each in new):
             after[0] = after[0].with_changes(leading_lines=[cst.EmptyLine()])
         return cst.FlattenSentinel([*before, statement, *after])
 
@@ -90,13 +90,13 @@ class _Changer(cst.CSTTransformer):
         return [cst.parse_statement(line, config=config) for line in new.lines]
 
 
-def changed(source: Source, changes: Iterable[Change | Insertion]) -> bytes:
+def apply_changes(source: ScriptTree, changes: Iterable[Change | Insertion]) -> bytes:
     r"""The text with all changes made; each byte that none of them touches stays as it was.
 
     Example:
-        >>> source = Source(b"a = f( x )  # why\n", "train.py")
-        >>> node = source.all(cst.Name)[1]
-        >>> changed(source, [Change(node, lambda _: cst.Name("g"))])
+        >>> source = ScriptTree(b"a = f( x )  # why\n", "train.py")
+        >>> node = source.nodes_of_type(cst.Name)[1]
+        >>> apply_changes(source, [Change(node, lambda _: cst.Name("g"))])
         b'a = g( x )  # why\n'
     """
     made = source.module.visit(_Changer(source, list(changes)))
@@ -104,17 +104,17 @@ def changed(source: Source, changes: Iterable[Change | Insertion]) -> bytes:
 
 
 @dataclass(frozen=True)
-class Found:
+class RewriteSite:
     """What is there, and what takes its place.
 
     Attributes:
         node: Where.
-        told: What becomes of it, in a few words.
+        description: What becomes of it, in a few words.
         changes: What to write.
-        refusal: Why nothing is written; ``""`` where it is.
+        refusal_reason: Why nothing is written; ``""`` where it is.
     """
 
     node: cst.CSTNode
-    told: str = ""
+    description: str = ""
     changes: tuple[Change, ...] = ()
-    refusal: str = ""
+    refusal_reason: str = ""

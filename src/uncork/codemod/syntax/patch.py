@@ -11,7 +11,7 @@ from uncork.core.base.record import Record
 _NO_NEWLINE: Final = "\n\\ No newline at end of file\n"
 
 
-class Unsaid(Record, frozen=True, kw_only=True):
+class OmittedChange(Record, frozen=True, kw_only=True):
     """A change that is not written into the script, and why."""
 
     name: str
@@ -25,16 +25,16 @@ class Patch(Record, frozen=True, kw_only=True):
         path: Of the script.
         before: Its text.
         after: What it would be.
-        said: Names of the steps, or words for the changes, that are in it.
-        unsaid: What is not in it.
+        included: Names of the steps, or words for the changes, that are in it.
+        omitted: What is not in it.
         notes: What else the user should know of what is in it.
     """
 
     path: str
     before: bytes
     after: bytes
-    said: tuple[str, ...] = ()
-    unsaid: tuple[Unsaid, ...] = ()
+    included: tuple[str, ...] = ()
+    omitted: tuple[OmittedChange, ...] = ()
     notes: tuple[str, ...] = ()
 
     def diff(self, name: str) -> bytes:
@@ -45,7 +45,7 @@ class Patch(Record, frozen=True, kw_only=True):
 
         Example:
             >>> patch = Patch(path="train.py", before=b"fit(x)\n", after=b"fit(x.cache())\n")
-            >>> print(patch.diff("train.py").decode(), end="")
+            >>> print(patch.diff("train.py").decode_op(), end="")
             --- train.py
             +++ train.py
             @@ -1 +1 @@

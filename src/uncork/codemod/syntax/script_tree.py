@@ -24,7 +24,7 @@ _ELSEWHERE: Final = (cst.Lambda, cst.BaseComp, cst.ClassDef)
 _REPEATING: Final = (cst.For, cst.While, *_ELSEWHERE)
 
 
-class Source:
+class ScriptTree:
     r"""One file of the user's.
 
     Args:
@@ -35,7 +35,7 @@ class Source:
         WrongUse: It is no Python that can be read.
 
     Example:
-        >>> source = Source(b"model.compile('adam')\nmodel.fit(x)\n", "train.py")
+        >>> source = ScriptTree(b"model.compile('adam')\nmodel.fit(x)\n", "train.py")
         >>> source.code(source.call_at("train.py:2", "fit"))
         'model.fit(x)'
     """
@@ -54,7 +54,7 @@ class Source:
         self.module = self._wrapper.module
 
     @property
-    def first(self) -> cst.SimpleStatementLine | cst.BaseCompoundStatement:
+    def first_statement(self) -> cst.SimpleStatementLine | cst.BaseCompoundStatement:
         """The first statement behind the docstring and what is taken ``from __future__``."""
         return next(s for s in self.module.body if not _must_be_first(s))
 
@@ -72,15 +72,15 @@ class Source:
         """``file.py:line``."""
         return f"{self.path}:{self.line(node)}"
 
-    def all(self, kind: type[N]) -> list[N]:
+    def nodes_of_type(self, kind: type[N]) -> list[N]:
         """Nodes of a kind, in the order of the text."""
         return [node for node in self._nodes if isinstance(node, kind)]
 
     def calls(self, name: str) -> list[cst.Call]:
         """All calls of a method of this name, whosever it is."""
-        return [call for call in self.all(cst.Call) if method(call) == name]
+        return [call for call in self.nodes_of_type(cst.Call) if method_name(call) == name]
 
-    def calls_on(self, line: int, name: str) -> list[cst.Call]:
+    def calls_on_line(self, line: int, name: str) -> list[cst.Call]:
         """Those that Python knows by a line: their name's, or, in 3.10, the first of a chain."""
         found = [call for call in self.calls(name) if self.line(call) == line]
         if found or sys.version_info >= (3, 11):
@@ -92,21 +92,21 @@ class Source:
             and self._positions[call].start.line == line
         ]
 
-    def call_at(self, at: str | None, name: str, first: str = "") -> cst.Call:
+    def call_at(self, at: str | None, name: str, first_argument: str = "") -> cst.Call:
         """The one call of a method on a line.
 
         Args:
             at: ``file.py:line``.
             name: Of the method.
-            first: Its first argument, where there are several on that line.
+            first_argument: Its first argument, where there are several on that line.
 
         Raises:
             EditRefused: There is no such call in this file, or more than one.
         """
         line = self.line_of(at, name)
-        found = self.calls_on(line, name)
-        if len(found) > 1 and first:
-            named = [c for c in found if c.args and self.code(c.args[0].value) == first]
+        found = self.calls_on_line(line, name)
+        if len(found) > 1 and first_argument:
+            named = [c for c in found if c.args and self.code(c.args[0].value) == first_argument]
             found = named or found
         if len(found) != 1:
             number = "no call" if not found else f"{len(found)} calls"
@@ -130,25 +130,25 @@ class Source:
         """What a node is a part of."""
         return self._parents.get(node)
 
-    def around(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    def ancestors(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
         """What it is a part of, and that of, and so on."""
         above = self.parent(node)
         while above is not None:
             yield above
             above = self.parent(above)
 
-    def function_of(self, node: cst.CSTNode) -> cst.FunctionDef | None:
+    def enclosing_function(self, node: cst.CSTNode) -> cst.FunctionDef | None:
         """The function that it stands in; None for the script itself."""
-        functions = (n for n in self.around(node) if isinstance(n, cst.FunctionDef))
+        functions = (n for n in self.ancestors(node) if isinstance(n, cst.FunctionDef))
         return next(functions, None)
 
-    def statement_of(self, node: cst.CSTNode) -> cst.SimpleStatementLine:
+    def enclosing_statement(self, node: cst.CSTNode) -> cst.SimpleStatementLine:
         """The line of code that a node is a part of.
 
         Raises:
             EditRefused: It is none by itself: ``if model.fit(x): ...``.
         """
-        for each in self.around(node):
+        for each in self.ancestors(node):
             if isinstance(each, cst.SimpleStatementLine):
                 return each
             if isinstance(each, cst.BaseCompoundStatement | cst.SimpleStatementSuite):
@@ -160,19 +160,19 @@ class Source:
 
         Example:
             >>> text = b"def load(): d.map(f)\nload()\nload()\nd.batch(2)\n"
-            >>> source = Source(text, "train.py")
+            >>> source = ScriptTree(text, "train.py")
             >>> [source.runs_once(source.calls(name)[0]) for name in ("map", "batch")]
             [False, True]
         """
         return self._called_once(node, _REPEATING)
 
-    def serves_one(self, node: cst.CSTNode) -> bool:
+    def has_one_caller(self, node: cst.CSTNode) -> bool:
         r"""Whether all tells that a line is reached in one way only, however often.
 
         Example:
             >>> text = b"def run(d):\n for x in d: pass\nfor _ in range(9): run(a)\n"
-            >>> source = Source(text, "train.py")
-            >>> source.serves_one(source.all(cst.For)[0])
+            >>> source = ScriptTree(text, "train.py")
+            >>> source.has_one_caller(source.nodes_of_type(cst.For)[0])
             True
         """
         return self._called_once(node, _ELSEWHERE)
@@ -180,7 +180,7 @@ class Source:
     def _called_once(self, node: cst.CSTNode, repeating: tuple[type[cst.CSTNode], ...]) -> bool:
         seen: list[cst.FunctionDef] = []
         while True:
-            ways = (n for n in self.around(node) if isinstance(n, (*repeating, cst.FunctionDef)))
+            ways = (n for n in self.ancestors(node) if isinstance(n, (*repeating, cst.FunctionDef)))
             function = next(ways, None)
             if function is None:
                 return True
@@ -196,7 +196,7 @@ class Source:
 
     def uses(self, name: str) -> list[cst.Name]:
         """Where a name is read; neither attributes nor keywords of that name."""
-        return [n for n in self.all(cst.Name) if n.value == name and self._is_read(n)]
+        return [n for n in self.nodes_of_type(cst.Name) if n.value == name and self._is_read(n)]
 
     def _is_read(self, name: cst.Name) -> bool:
         parent = self.parent(name)
@@ -211,7 +211,7 @@ class Source:
                 return False
         return True
 
-    def imported(self, module: str) -> str:
+    def module_alias(self, module: str) -> str:
         """The name that a module has in the script: ``tf`` for ``import tensorflow as tf``.
 
         Raises:
@@ -233,11 +233,11 @@ class Source:
         parts = ((name, full.rpartition(".")) for full, name in self._imported())
         return {name: own for name, (module, _, own) in parts if module in modules}
 
-    def own_function(self, name: str) -> cst.FunctionDef | None:
+    def find_function(self, name: str) -> cst.FunctionDef | None:
         """The script's own function, or method, of a name; None where it has none."""
-        return next((f for f in self.all(cst.FunctionDef) if f.name.value == name), None)
+        return next((f for f in self.nodes_of_type(cst.FunctionDef) if f.name.value == name), None)
 
-    def import_of(self, name: str) -> cst.SimpleStatementLine:
+    def find_import(self, name: str) -> cst.SimpleStatementLine:
         """The import that gives the script this name; of ``a.b``, that is ``a``."""
         return next(
             statement
@@ -272,7 +272,7 @@ class Source:
         return cast(Parents, self._wrapper.resolve(metadata.ParentNodeProvider))
 
 
-def method(call: cst.Call) -> str:
+def method_name(call: cst.Call) -> str:
     """The name of the method that is called; ``""`` where it is a function."""
     return call.func.attr.value if isinstance(call.func, cst.Attribute) else ""
 
@@ -283,7 +283,7 @@ def receiver(call: cst.Call) -> cst.BaseExpression:
     return call.func.value
 
 
-def argument(call: cst.Call, keyword: str) -> cst.Arg | None:
+def find_argument(call: cst.Call, keyword: str) -> cst.Arg | None:
     """What is given by this keyword."""
     found = (arg for arg in call.args if arg.keyword and arg.keyword.value == keyword)
     return next(found, None)

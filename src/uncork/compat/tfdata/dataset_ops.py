@@ -14,7 +14,7 @@ import tensorflow as tf
 from tensorflow.python.data.util import nest, structure
 from tensorflow.python.ops import gen_dataset_ops, gen_experimental_dataset_ops
 
-from uncork.compat.tfdata.hidden_settings import interleave_determinism, logs_warnings
+from uncork.compat.tfdata.hidden_settings import has_log_warning, interleave_determinism
 from uncork.core.base.errors import EditRefused
 
 Dataset = Any  # tf.data.Dataset: TensorFlow ships no types
@@ -94,12 +94,12 @@ def shuffle_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
         seed=d._seed,
         seed2=d._seed2,
         seed_generator=d.__dict__.get("seed_generator", gen_dataset_ops.dummy_seed_generator()),
-        reshuffle_each_iteration=reshuffles(d),
+        reshuffle_each_iteration=is_reshuffling(d),
         **d._common_args,
     )
 
 
-def reshuffles(d: Dataset) -> bool:
+def is_reshuffling(d: Dataset) -> bool:
     """A shuffle that puts its elements in another order in each pass."""
     # None means the default, as in Dataset.shuffle.
     return d._reshuffle_each_iteration is None or bool(d._reshuffle_each_iteration)
@@ -306,7 +306,7 @@ def rebatch_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
 
 def ignore_errors_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
     return gen_experimental_dataset_ops.ignore_errors_dataset(
-        v[0], log_warning=logs_warnings(d), **d._flat_structure
+        v[0], log_warning=has_log_warning(d), **d._flat_structure
     )
 
 

@@ -15,18 +15,22 @@ import tensorflow as tf
 from tensorflow.python.data.ops import dataset_ops
 from tensorflow.python.data.util import nest
 
-from uncork.compat.tfdata.dataset_classes import Kind, inputs_of, kind_of
+from uncork.compat.tfdata.dataset_classes import DatasetKind, input_datasets, kind_of
 from uncork.compat.tfdata.dataset_ops import Dataset
-from uncork.compat.tfdata.hidden_settings import check_known, interleave_determinism, logs_warnings
+from uncork.compat.tfdata.hidden_settings import (
+    check_all_fields_known,
+    has_log_warning,
+    interleave_determinism,
+)
 from uncork.core.base.errors import EditRefused
 
 # What a class does not keep is read from its graph before it is copied, and goes with the copy.
 _NOT_KEPT: Final[Mapping[str, Callable[[Dataset], object]]] = {
     "interleave": interleave_determinism,
-    "ignore_errors": logs_warnings,
+    "ignore_errors": has_log_warning,
 }
 # Where a copied shuffle remembers the user's, which owns the count of epochs.
-ORIGINAL: Final = "_uncork_original"
+ORIGINAL_ATTRIBUTE: Final = "_uncork_original"
 
 
 def rebuild(dataset: Dataset, inputs: Sequence[Dataset]) -> Dataset:
@@ -39,59 +43,61 @@ def rebuild(dataset: Dataset, inputs: Sequence[Dataset]) -> Dataset:
     Raises:
         EditRefused: The class is unknown, so its fields cannot be trusted.
     """
-    if list(map(id, inputs_of(dataset))) == list(map(id, inputs)):
+    if list(map(id, input_datasets(dataset))) == list(map(id, inputs)):
         return dataset
     kind = kind_of(dataset)
-    if kind.op is None:
+    if kind.create_variant is None:
         raise EditRefused(
             f"a dataset of class {type(dataset).__name__} lies above the place to change",
             "a class that Uncork can rebuild",
             "leave the pipeline as it is, or move that step to the start of the pipeline",
         )
-    return make(dataset, inputs, kind)
+    return copy_with_fields(dataset, inputs, kind)
 
 
-def make(template: Dataset, inputs: Sequence[Dataset], kind: Kind, **fields: Any) -> Dataset:
+def copy_with_fields(
+    template: Dataset, inputs: Sequence[Dataset], kind: DatasetKind, **fields: Any
+) -> Dataset:
     """An object like ``template`` with other inputs and, where given, other fields."""
     if kind.name in _NOT_KEPT:
         _NOT_KEPT[kind.name](template)
-        check_known(template)
+        check_all_fields_known(template)
     copy = _bare_copy(template)
     if kind.name == "shuffle":
         # The original owns the generator of seeds that a copy may come to share.
-        copy.__dict__.setdefault(ORIGINAL, template)
+        copy.__dict__.setdefault(ORIGINAL_ATTRIBUTE, template)
         copy.__dict__.pop("seed_generator", None)
     copy.__dict__.update(fields)
     _REWIRE.get(kind.name, _rewire_unary)(copy, inputs)
     if kind.name == "options":
         copy._options_attr = template._options_attr
-    return initialise(copy, inputs, kind)
+    return initialize_dataset(copy, inputs, kind)
 
 
-def initialise(dataset: Dataset, inputs: Sequence[Dataset], kind: Kind) -> Dataset:
+def initialize_dataset(dataset: Dataset, inputs: Sequence[Dataset], kind: DatasetKind) -> Dataset:
     """Give a dataset object, whose fields are set, its variant tensor and its options."""
-    assert kind.op is not None
+    assert kind.create_variant is not None
     variants = [i._variant_tensor for i in inputs]
     own_options = dataset.__dict__.pop("_options_attr", None)
     dataset._options_attr = own_options
     with tf.device(variants[0].device if variants else None):
-        variant = kind.op(dataset, variants)
+        variant = kind.create_variant(dataset, variants)
     dataset_ops.DatasetV2.__init__(dataset, variant)
     if own_options is not None:
         dataset._options_attr = own_options
     return dataset
 
 
-def blank(class_: type, **fields: Any) -> Dataset:
+def create_uninitialized(dataset_class: type, **fields: Any) -> Dataset:
     """An object of a dataset class whose constructor, which would trace, is not run."""
-    dataset: Dataset = object.__new__(class_)
+    dataset: Dataset = object.__new__(dataset_class)
     dataset.__dict__.update(fields)
     return dataset
 
 
 def _bare_copy(dataset: Dataset) -> Dataset:
     made_by_init = ("_variant_tensor_attr", "_graph_attr", "_options_attr")
-    return blank(
+    return create_uninitialized(
         type(dataset),
         **{
             name: value

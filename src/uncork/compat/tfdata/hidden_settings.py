@@ -25,7 +25,7 @@ def interleave_determinism(d: Dataset) -> str:
     return str(known)
 
 
-def logs_warnings(d: Dataset) -> bool:
+def has_log_warning(d: Dataset) -> bool:
     """Whether ``ignore_errors`` says what it ignores, read from the graph likewise."""
     known = d.__dict__.get("_uncork_log_warning")
     if known is None:
@@ -34,7 +34,7 @@ def logs_warnings(d: Dataset) -> bool:
     return bool(known)
 
 
-def check_known(d: Dataset) -> None:
+def check_all_fields_known(d: Dataset) -> None:
     """Refuse to copy a dataset of which not all is known.
 
     Raises:

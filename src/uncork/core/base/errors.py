@@ -11,22 +11,22 @@ from uncork.core.base import exit_codes
 _LONGEST: Final = 200
 
 
-def in_short(names: Sequence[str], most: int = 6) -> str:
+def shorten_list(names: Sequence[str], max_names: int = 6) -> str:
     """Names in one sentence; of many the first, and how many more.
 
     Example:
-        >>> in_short(["a", "b"]), in_short(["a", "b", "c"], most=2)
+        >>> shorten_list(["a", "b"]), shorten_list(["a", "b", "c"], max_names=2)
         ('a, b', 'a, b and 1 more')
     """
-    more = len(names) - most
-    return ", ".join(names) if more <= 0 else f"{', '.join(names[:most])} and {more} more"
+    more = len(names) - max_names
+    return ", ".join(names) if more <= 0 else f"{', '.join(names[:max_names])} and {more} more"
 
 
-def quoted(text: str) -> str:
+def quote(text: str) -> str:
     """What is somebody else's, as part of a sentence; a report that conceals leaves it out.
 
     Example:
-        >>> print(quoted("no such file: 'a.csv'"))
+        >>> print(quote("no such file: 'a.csv'"))
         'no such file: "a.csv"'
     """
     return f"'{text.replace(chr(39), chr(34))}'"
@@ -114,12 +114,12 @@ def first_line(error: BaseException) -> str:
     return str(error).strip().partition("\n")[0][:_LONGEST]
 
 
-def told(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """Its kind and what it says, as part of a sentence.
 
     Example:
-        >>> told(ValueError("no such layer"))
+        >>> describe_error(ValueError("no such layer"))
         "ValueError: 'no such layer'"
     """
     said = first_line(error)
-    return f"{type(error).__name__}: {quoted(said)}" if said else type(error).__name__
+    return f"{type(error).__name__}: {quote(said)}" if said else type(error).__name__

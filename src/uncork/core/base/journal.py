@@ -26,7 +26,7 @@ class Event(Record, frozen=True, kw_only=True):
         text: One sentence for the terminal.
         samples_per_s: Speed just measured, if any.
         payload: A record as JSON, for recovery (the finished
-        :class:`~uncork.core.documents.plan.Step`).
+        :class:`~uncork.core.documents.plan.PlanStep`).
     """
 
     kind: EventKind
@@ -40,21 +40,21 @@ class Journal:
 
     Args:
         path: Appended to.
-        follow: Called with each event.
+        on_event: Called with each event.
 
     Example:
-        >>> Journal(follow=lambda event: print(event.text)).write("phase", "measuring")
+        >>> Journal(on_event=lambda event: print(event.text)).write("phase", "measuring")
         measuring
     """
 
     def __init__(
-        self, path: Path | None = None, follow: Callable[[Event], None] | None = None
+        self, path: Path | None = None, on_event: Callable[[Event], None] | None = None
     ) -> None:
         torn = path is not None and _is_torn(path)
         self._file: IO[bytes] | None = path.open("ab", buffering=0) if path else None
         if self._file is not None and torn:
             self._file.write(b"\n")
-        self._follow = follow
+        self._follow = on_event
 
     def write(
         self,
@@ -80,7 +80,7 @@ class Journal:
             self._file = None
 
 
-def read(path: Path, offset: int = 0) -> Iterator[tuple[Event, int]]:
+def read_events(path: Path, offset: int = 0) -> Iterator[tuple[Event, int]]:
     """Whole events from ``offset`` on, each with the offset after it; torn lines are left out."""
     if not path.exists():
         return

@@ -6,7 +6,7 @@ from typing import Final
 
 from uncork.core.base.record import Record
 
-PLAIN_ALLOCATOR: Final = "glibc"
+DEFAULT_ALLOCATOR: Final = "glibc"
 
 
 class Machine(Record, frozen=True, kw_only=True):
@@ -20,16 +20,17 @@ class Machine(Record, frozen=True, kw_only=True):
         python: Version of the interpreter that runs the script.
         tensorflow: Version, or ``""`` when unknown.
         keras: Version, or ``""`` when unknown.
-        allowed_cpus: The same as ``cpus`` when the process was started; more where the script has
+        cpus_at_start: The same as ``cpus`` when the process was started; more where the script has
             bound it to some of them since.
-        op_threads: Threads that TensorFlow may use for one op; 0 is its own choice, all cores.
-        logical_devices: How many devices TensorFlow divides work among, if it is asked to:
+        intra_op_threads: Threads that TensorFlow may use for one op; 0 is its own choice, all
+            cores.
+        logical_device_count: How many devices TensorFlow divides work among, if it is asked to:
             accelerators, or where there are none, logical CPUs.
         unused_gpus: GPUs that the driver shows and TensorFlow does not.
-        built_with_cuda: Whether this build of TensorFlow could use them; None when unknown.
+        is_built_with_cuda: Whether this build of TensorFlow could use them; None when unknown.
         jax: Version of JAX beside it, ``""`` where there is none.
         allocator: Of the process: ``glibc`` as it comes, or another in words; ``""`` when unknown.
-        variables: ``NAME=value`` of environment variables that hide devices or kernels.
+        environment_variables: ``NAME=value`` of environment variables that hide devices or kernels.
     """
 
     cpus: float
@@ -39,33 +40,36 @@ class Machine(Record, frozen=True, kw_only=True):
     python: str = ""
     tensorflow: str = ""
     keras: str = ""
-    allowed_cpus: float = 0.0
-    op_threads: int = 0
-    logical_devices: int = 1
+    cpus_at_start: float = 0.0
+    intra_op_threads: int = 0
+    logical_device_count: int = 1
     unused_gpus: tuple[str, ...] = ()
-    built_with_cuda: bool | None = None
+    is_built_with_cuda: bool | None = None
     jax: str = ""
     allocator: str = ""
-    variables: tuple[str, ...] = ()
+    environment_variables: tuple[str, ...] = ()
 
-    def variable(self, name: str) -> str | None:
+    def environment_variable(self, name: str) -> str | None:
         """Value of one of the variables; None where it is not set.
 
         Example:
             >>> hidden = ("CUDA_VISIBLE_DEVICES=-1",)
-            >>> m = Machine(cpus=2, cpu_model="x", memory_bytes=1, variables=hidden)
-            >>> m.variable("CUDA_VISIBLE_DEVICES"), m.variable("ONEDNN_MAX_CPU_ISA")
+            >>> m = Machine(cpus=2, cpu_model="x", memory_bytes=1, environment_variables=hidden)
+            >>> (
+            ...     m.environment_variable("CUDA_VISIBLE_DEVICES"),
+            ...     m.environment_variable("ONEDNN_MAX_CPU_ISA"),
+            ... )
             ('-1', None)
         """
-        found = (v.partition("=") for v in self.variables)
+        found = (v.partition("=") for v in self.environment_variables)
         return next((value for key, _, value in found if key == name), None)
 
-    def differences(self, other: Machine) -> tuple[str, ...]:
+    def differing_fields(self, other: Machine) -> tuple[str, ...]:
         """Names of the fields in which two machines differ.
 
         Example:
             >>> a = Machine(cpus=2, cpu_model="x", memory_bytes=1)
-            >>> a.differences(Machine(cpus=4, cpu_model="x", memory_bytes=1))
+            >>> a.differing_fields(Machine(cpus=4, cpu_model="x", memory_bytes=1))
             ('cpus',)
         """
         return tuple(

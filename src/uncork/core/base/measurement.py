@@ -12,7 +12,7 @@ from uncork.core.base.record import Record
 Verdict = Literal["faster", "slower", "not_proven"]
 
 # Ratio. A gain this large that is not proven yet deserves a second, more patient trial.
-PROMISING = 1.05
+MIN_PROMISING_RATIO = 1.05
 # Times the ratio, or 1: an end of an interval beyond that comes of two or three pairs.
 _TELLING = 100
 
@@ -34,14 +34,14 @@ _T_LOOKING = (
 )  # fmt: skip
 
 
-def t95(degrees_of_freedom: int) -> float:
+def t_quantile_95(degrees_of_freedom: int) -> float:
     """Two-sided 95 % quantile of Student's t."""
     if degrees_of_freedom < 1:
         return math.inf
     return _T95[degrees_of_freedom - 1] if degrees_of_freedom <= len(_T95) else 1.96
 
 
-def t_looking(degrees_of_freedom: int) -> float:
+def t_quantile_sequential(degrees_of_freedom: int) -> float:
     """The same for one of many looks at growing data, so that all together keep to 5 %."""
     if degrees_of_freedom < 1:
         return math.inf
@@ -70,17 +70,17 @@ def spread(values: Sequence[float]) -> Spread:
     middle = statistics.median(values)
     if len(values) < 2:
         return Spread(median=middle, low=0.0, high=None, n=len(values))
-    half = t95(len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
+    half = t_quantile_95(len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
     # Seconds and speeds have no negative end.
     low = max(middle - half, min(0.0, *values))
     return Spread(median=middle, low=low, high=middle + half, n=len(values))
 
 
-def is_open(ratio: float, high: float | None) -> bool:
+def is_open_interval(ratio: float, high: float | None) -> bool:
     """An interval's upper end tells nothing: there is none, or it is absurdly far away.
 
     Example:
-        >>> is_open(0.2, 2e9), is_open(2.0, 3.0)
+        >>> is_open_interval(0.2, 2e9), is_open_interval(2.0, 3.0)
         (True, False)
     """
     return high is None or not high <= _TELLING * max(1.0, ratio)
@@ -94,20 +94,20 @@ class Measurement(Record, frozen=True, kw_only=True):
         step_s: Seconds of one training step, start-up and compilation excluded.
         cpu_s_per_step: CPU seconds of the whole process, all threads.
         warmup_s: Seconds before the first measured step: tracing, buffers, caches.
-        blocks: samples/s of each measured block, in the order they ran.
-        between_epochs: Part of the time that passes between two epochs, 0 to 1; None where too few
-            ended.
-        faulting_s_per_step: CPU seconds, of those above, in which the process was given memory that
-            it had given back.
+        block_samples_per_s: samples/s of each measured block, in the order they ran.
+        between_epochs_share: Part of the time that passes between two epochs, 0 to 1; None where
+            too few ended.
+        page_fault_s_per_step: CPU seconds, of those above, in which the process was given memory
+            that it had given back.
     """
 
     samples_per_s: float
     step_s: Spread
     cpu_s_per_step: float
     warmup_s: float
-    blocks: tuple[float, ...]
-    between_epochs: float | None = None
-    faulting_s_per_step: float = 0.0
+    block_samples_per_s: tuple[float, ...]
+    between_epochs_share: float | None = None
+    page_fault_s_per_step: float = 0.0
 
 
 class Comparison(Record, frozen=True, kw_only=True):
@@ -119,8 +119,8 @@ class Comparison(Record, frozen=True, kw_only=True):
         high: Upper end; None where there is none.
         n: Pairs.
         verdict: What the interval says.
-        detectable: The smallest measured ratio that so many pairs would have proved, at the noise
-            that they had; None where a single pair says nothing of noise.
+        min_detectable_ratio: The smallest measured ratio that so many pairs would have proved, at
+            the noise that they had; None where a single pair says nothing of noise.
     """
 
     ratio: float
@@ -128,15 +128,15 @@ class Comparison(Record, frozen=True, kw_only=True):
     high: float | None
     n: int
     verdict: Verdict
-    detectable: float | None = None
+    min_detectable_ratio: float | None = None
 
 
 def compare(
     base: Sequence[float],
     candidate: Sequence[float],
     *,
-    at_least: float = 1.0,
-    looking: bool = False,
+    min_ratio: float = 1.0,
+    is_sequential: bool = False,
 ) -> Comparison:
     """Compare paired speeds by the mean of their log ratios, with a 95 % t-interval.
 
@@ -146,9 +146,10 @@ def compare(
     Args:
         base: Speeds of the base, one per pair, e.g. samples/s.
         candidate: Speeds of the candidate, same length and order.
-        at_least: Smallest ratio that counts as faster; the interval must lie above it.
-        looking: This is one of many looks while the data grows, and the first that decides ends it;
-            the interval is wider, so that all looks together are wrong in 5 % of all cases.
+        min_ratio: Smallest ratio that counts as faster; the interval must lie above it.
+        is_sequential: This is one of many looks while the data grows, and the first that decides
+            ends it; the interval is wider, so that all looks together are wrong in 5 % of all
+            cases.
 
     Raises:
         ValueError: If the lengths differ or a speed is not positive.
@@ -165,14 +166,14 @@ def compare(
     middle = statistics.fmean(logs)
     if len(logs) == 1:
         return Comparison(ratio=math.exp(middle), low=0.0, high=None, n=1, verdict="not_proven")
-    quantile = t_looking if looking else t95
+    quantile = t_quantile_sequential if is_sequential else t_quantile_95
     half = quantile(len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs))
     # exp overflows past 709; a ratio of e**700 is as good as unbounded.
     low, high = math.exp(max(middle - half, -700.0)), math.exp(min(middle + half, 700.0))
     verdict: Verdict = "not_proven"
-    if low > at_least:
+    if low > min_ratio:
         verdict = "faster"
-    elif high < min(1.0, at_least):
+    elif high < min(1.0, min_ratio):
         verdict = "slower"
     return Comparison(
         ratio=math.exp(middle),
@@ -180,32 +181,32 @@ def compare(
         high=high,
         n=len(logs),
         verdict=verdict,
-        detectable=at_least * math.exp(min(half, 700.0)),
+        min_detectable_ratio=min_ratio * math.exp(min(half, 700.0)),
     )
 
 
-def pairs_to_prove(found: Comparison, at_least: float, most: int) -> int | None:
+def pairs_to_prove(comparison: Comparison, min_ratio: float, max_pairs: int) -> int | None:
     """How many pairs would prove the ratio that was found, at the noise that they had.
 
     Args:
-        found: One of many looks at growing data, of two pairs or more.
-        at_least: Smallest ratio that counts as faster.
-        most: Pairs.
+        comparison: One of many looks at growing data, of two pairs or more.
+        min_ratio: Smallest ratio that counts as faster.
+        max_pairs: Pairs.
 
     Returns:
-        None where more than ``most`` were needed, or none would do.
+        None where more than ``max_pairs`` were needed, or none would do.
 
     Example:
-        >>> doubtful = compare([100, 110, 90], [150, 130, 140], at_least=1.03, looking=True)
+        >>> doubtful = compare([100, 110, 90], [150, 130, 140], min_ratio=1.03, is_sequential=True)
         >>> doubtful.verdict, pairs_to_prove(doubtful, 1.03, 16)
         ('not_proven', 6)
     """
-    margin = math.log(found.ratio / at_least)
-    if margin <= 0 or found.detectable is None:
+    margin = math.log(comparison.ratio / min_ratio)
+    if margin <= 0 or comparison.min_detectable_ratio is None:
         return None
-    half = math.log(found.detectable / at_least)
-    stdev = half * math.sqrt(found.n) / t_looking(found.n - 1)
-    for n in range(found.n, most + 1):
-        if t_looking(n - 1) * stdev / math.sqrt(n) < margin:
+    half = math.log(comparison.min_detectable_ratio / min_ratio)
+    stdev = half * math.sqrt(comparison.n) / t_quantile_sequential(comparison.n - 1)
+    for n in range(comparison.n, max_pairs + 1):
+        if t_quantile_sequential(n - 1) * stdev / math.sqrt(n) < margin:
             return n
     return None

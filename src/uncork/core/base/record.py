@@ -37,9 +37,9 @@ def to_json(record: Record) -> bytes:
     return msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n"
 
 
-def from_json(text: bytes, kind: type[R]) -> R:
+def from_json(text: bytes, record_type: type[R]) -> R:
     """Parse and validate; raises :class:`msgspec.ValidationError` naming the bad field."""
-    return msgspec.json.decode(text, type=kind)
+    return msgspec.json.decode(text, type=record_type)
 
 
 def write_atomically(path: Path, content: bytes) -> None:

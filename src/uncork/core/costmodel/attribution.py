@@ -9,8 +9,8 @@ from uncork.core.base.record import replace
 from uncork.core.costmodel import stage_cost as stage_costs
 from uncork.core.costmodel.step_cost import StepCosts
 from uncork.core.documents.diagnosis import WorkloadDiagnosis
-from uncork.core.evidence.stage import ENDLESS, Stage
-from uncork.core.evidence.stage_graph import made_from
+from uncork.core.evidence.stage import INFINITE_LENGTH, Stage
+from uncork.core.evidence.stage_graph import subtree_indices
 
 # Seconds of a call for a batch at most, beside making it.
 _CALL_S: Final = 5e-4
@@ -22,7 +22,7 @@ _UNSURE: Final = 0.1
 _MOST_OVERHEAD: Final = 1.0
 
 
-def costs_of(diagnosis: WorkloadDiagnosis, cpus: float) -> StepCosts:
+def attribute_costs(diagnosis: WorkloadDiagnosis, cpus: float) -> StepCosts:
     """The costs behind a diagnosis. The consumer's come from its ceiling.
 
     CPU time that neither the consumer alone nor the stages one by one account for is taken to be
@@ -40,14 +40,14 @@ def costs_of(diagnosis: WorkloadDiagnosis, cpus: float) -> StepCosts:
     consumer_cpu = max(0.0, all_cpu - input_cpu) if own_cpu is None else min(own_cpu, all_cpu)
     if own_cpu is not None and own_cpu < _NOTHING * all_cpu and 0 < input_cpu < all_cpu:
         stages, consumer_cpu = (
-            tuple(stage_costs.dearer(s, all_cpu / input_cpu) for s in stages),
+            tuple(stage_costs.scale_all_costs(s, all_cpu / input_cpu) for s in stages),
             0.0,
         )
     elif own_cpu is not None and (factor := _fitting(diagnosis, input_cpu, consumer_cpu)) < 1:
-        stages = tuple(stage_costs.dearer(s, factor) for s in stages)
+        stages = tuple(stage_costs.scale_all_costs(s, factor) for s in stages)
     elif own_cpu is not None:
-        nobodys_s = unexplained_s(diagnosis)
-        in_vain_s = max((thrown_away_s(diagnosis, s) for s in stages), default=0.0)
+        nobodys_s = unexplained_cpu_s(diagnosis)
+        in_vain_s = max((discarded_cpu_s(diagnosis, s) for s in stages), default=0.0)
         if input_cpu:
             overhead = min(_MOST_OVERHEAD, (nobodys_s - in_vain_s) / input_cpu)
             nobodys_s -= overhead * input_cpu
@@ -56,12 +56,12 @@ def costs_of(diagnosis: WorkloadDiagnosis, cpus: float) -> StepCosts:
         consumer_cpu_s=consumer_cpu,
         stages=stages,
         cpus=cpus,
-        together=diagnosis.together,
-        measured_s=diagnosis.step_s,
-        overhead=overhead,
-        nobodys_cpu_s=nobodys_s,
+        busy_core_speed_ratio=diagnosis.busy_core_speed_ratio,
+        measured_step_s=diagnosis.step_s,
+        input_overhead=overhead,
+        unattributed_cpu_s=nobodys_s,
     )
-    return replace(costs, together=_together(costs))
+    return replace(costs, busy_core_speed_ratio=_together(costs))
 
 
 def _fitting(diagnosis: WorkloadDiagnosis, input_cpu: float, consumer_cpu: float) -> float:
@@ -74,7 +74,7 @@ def _fitting(diagnosis: WorkloadDiagnosis, input_cpu: float, consumer_cpu: float
     left = max(all_cpu - consumer_cpu, _UNSURE * all_cpu)
     shuffles = [position for position, stage in enumerate(stages) if stage.kind == "shuffle"]
     before = sum(s.cpu_s_per_step or 0.0 for s in stages[: max(shuffles, default=0)])
-    if any(stage.python for stage in stages) or before > _UNSURE * input_cpu or left <= 0:
+    if any(stage.has_python_code for stage in stages) or before > _UNSURE * input_cpu or left <= 0:
         return 1.0
     return min(1.0, left / input_cpu) if input_cpu else 1.0
 
@@ -84,46 +84,46 @@ def _together(costs: StepCosts) -> float:
 
     It was measured apart, and perhaps in a bad moment of the machine.
     """
-    at_best_s, told_s = replace(costs, together=1.0).step_s(), costs.step_s()
-    if told_s <= max(costs.measured_s, at_best_s):
-        return costs.together
-    part = max(0.0, costs.measured_s - at_best_s) / (told_s - at_best_s)
-    return 1.0 / (1.0 + (1.0 / costs.together - 1.0) * part)
+    at_best_s, told_s = replace(costs, busy_core_speed_ratio=1.0).step_s(), costs.step_s()
+    if told_s <= max(costs.measured_step_s, at_best_s):
+        return costs.busy_core_speed_ratio
+    part = max(0.0, costs.measured_step_s - at_best_s) / (told_s - at_best_s)
+    return 1.0 / (1.0 + (1.0 / costs.busy_core_speed_ratio - 1.0) * part)
 
 
-def unexplained_s(diagnosis: WorkloadDiagnosis) -> float:
+def unexplained_cpu_s(diagnosis: WorkloadDiagnosis) -> float:
     """CPU seconds of a step that neither its input nor the training by itself accounts for."""
     own = diagnosis.consumer_cpu_s
     input_cpu = sum(s.cpu_s_per_step or 0.0 for s in diagnosis.stages)
     return 0.0 if own is None else max(0.0, diagnosis.measurement.cpu_s_per_step - input_cpu - own)
 
 
-def thrown_away_s(diagnosis: WorkloadDiagnosis, stage: Stage) -> float:
+def discarded_cpu_s(diagnosis: WorkloadDiagnosis, stage: Stage) -> float:
     """CPU seconds of a step for what a stage prepares ahead and nobody takes.
 
     Where a pass ends before the data does, what is ready by then was made in vain. That is at most
     all it was told to prepare, and at most what neither the training nor the input accounts for.
     """
     steps, known = diagnosis.workload.steps_per_epoch, diagnosis.consumer_cpu_s
-    if not (stage.ahead and steps and stage.elements_per_step) or known is None:
+    if not (stage.prefetched_elements and steps and stage.elements_per_step) or known is None:
         return 0.0
     if diagnosis.workload.kind == "fit" and diagnosis.stages[-1].length != steps:
         return 0.0  # Keras takes the next epoch from where this one ended
     asked = steps * stage.elements_per_step
-    length = math.inf if stage.length in (None, ENDLESS) else stage.length or 0
-    left = max(0.0, min(stage.ahead, length - asked))
-    below = (diagnosis.stages[i].cpu_s_per_step or 0.0 for i in made_from(stage))
+    length = math.inf if stage.length in (None, INFINITE_LENGTH) else stage.length or 0
+    left = max(0.0, min(stage.prefetched_elements, length - asked))
+    below = (diagnosis.stages[i].cpu_s_per_step or 0.0 for i in subtree_indices(stage))
     most = left * sum(below) / stage.elements_per_step / steps
-    return min(most, unexplained_s(diagnosis))
+    return min(most, unexplained_cpu_s(diagnosis))
 
 
-def overlapped_s(diagnosis: WorkloadDiagnosis, cpus: float) -> float:
+def overlapped_step_s(diagnosis: WorkloadDiagnosis, cpus: float) -> float:
     """Seconds of a step whose input is made ahead, where it is made between the steps now.
 
     What a step waits for its batch beyond the making of it is the call for it, and stays.
     """
-    costs = costs_of(diagnosis, cpus)
+    costs = attribute_costs(diagnosis, cpus)
     waited_s = diagnosis.breakdown.get("input", 0.0) * diagnosis.step_s
-    made_s = max(costs.serial_s(), (1.0 + costs.overhead) * costs.stages_s() / cpus)
+    made_s = max(costs.serial_s(), (1.0 + costs.input_overhead) * costs.stages_cpu_s() / cpus)
     call_s = min(_CALL_S, max(0.0, waited_s - made_s))
     return max(costs.step_s(), costs.consumer_s + call_s)

@@ -6,51 +6,53 @@ from typing import Any, TypeVar
 
 from uncork.core.base.record import Record, replace
 from uncork.core.evidence.stage import AUTOTUNE, Stage
-from uncork.core.evidence.storage import Speed
+from uncork.core.evidence.storage import ElementIoCost
 
 R = TypeVar("R", bound=Record)
 
 
-def locked_s(stage: Stage) -> float:
+def threaded_python_s(stage: Stage) -> float:
     """Elapsed seconds of a step for Python code in several threads, whose calls share one lock."""
-    return (stage.threads_wall_s_per_element or 0.0) * (stage.elements_per_step or 0.0)
+    return (stage.threaded_wall_s_per_element or 0.0) * (stage.elements_per_step or 0.0)
 
 
-def free(stage: Stage) -> Stage:
+def as_free(stage: Stage) -> Stage:
     """What is kept in memory costs nothing."""
     return replace(stage, cpu_s_per_element=0.0, wall_s_per_element=0.0)
 
 
-def reading(stage: Stage, read: Speed, size: float) -> Stage:
+def as_read_from_disk(stage: Stage, read_cost: ElementIoCost, element_bytes: float) -> Stage:
     """What is kept in files, so many bytes an element, costs the one thread that reads them."""
     return replace(
         stage,
         parallelism=1,
-        cpu_s_per_element=read.cpu_s(size),
-        wall_s_per_element=read.wall_s(size),
-        spread_cpu_s_per_element=None,
-        threads_wall_s_per_element=None,
+        cpu_s_per_element=read_cost.cpu_s(element_bytes),
+        wall_s_per_element=read_cost.wall_s(element_bytes),
+        multithreading_cpu_s_per_element=None,
+        threaded_wall_s_per_element=None,
     )
 
 
-def parallel(stage: Stage) -> Stage:
+def as_parallel(stage: Stage) -> Stage:
     """Run on as many elements at once as it has readers, or cores."""
-    return replace(stage, parallelism=stage.readers or AUTOTUNE, spread_cpu_s_per_element=None)
+    return replace(
+        stage, parallelism=stage.max_readers or AUTOTUNE, multithreading_cpu_s_per_element=None
+    )
 
 
-def spread_s(stage: Stage) -> float:
+def multithreading_cpu_s(stage: Stage) -> float:
     """CPU seconds of a step that are lost by spreading the ops of a lone call over threads."""
-    return (stage.spread_cpu_s_per_element or 0.0) * (stage.elements_per_step or 0.0)
+    return (stage.multithreading_cpu_s_per_element or 0.0) * (stage.elements_per_step or 0.0)
 
 
-def in_threads(stage: Stage) -> Stage:
+def as_threaded(stage: Stage) -> Stage:
     """Batches of a Python loader made by several threads."""
-    return _made_together(stage, stage.threads_wall_s_per_element)
+    return _made_together(stage, stage.threaded_wall_s_per_element)
 
 
-def in_processes(stage: Stage) -> Stage:
+def as_multiprocess(stage: Stage) -> Stage:
     """Batches of a Python loader made by several processes."""
-    return _made_together(stage, stage.processes_wall_s_per_element)
+    return _made_together(stage, stage.multiprocess_wall_s_per_element)
 
 
 def _made_together(stage: Stage, together_s: float | None) -> Stage:
@@ -60,82 +62,82 @@ def _made_together(stage: Stage, together_s: float | None) -> Stage:
     return replace(stage, wall_s_per_element=min(alone_s, together_s))
 
 
-def kept(stage: Stage) -> Stage:
+def as_memoized(stage: Stage) -> Stage:
     """What its Python code makes is kept in memory."""
-    if stage.keepable is None or not stage.wall_s_per_element:
+    if stage.memoization is None or not stage.wall_s_per_element:
         return stage
-    share = min(1.0, stage.keepable.wall_s_per_element / stage.wall_s_per_element)
-    together = stage.threads_wall_s_per_element
+    share = min(1.0, stage.memoization.hit_wall_s_per_element / stage.wall_s_per_element)
+    together = stage.threaded_wall_s_per_element
     spared = None if together is None else together * share
-    return replace(scaled(stage, share), threads_wall_s_per_element=spared)
+    return replace(scale_stage(stage, share), threaded_wall_s_per_element=spared)
 
 
-def narrowed(stage: Stage) -> Stage:
+def as_float32(stage: Stage) -> Stage:
     """A map that computes in float32 instead of float64."""
     if stage.float32_cpu_s_per_element is None or not stage.cpu_s_per_element:
         return stage
-    return scaled(stage, min(1.0, stage.float32_cpu_s_per_element / stage.cpu_s_per_element))
+    return scale_stage(stage, min(1.0, stage.float32_cpu_s_per_element / stage.cpu_s_per_element))
 
 
-def needed(stage: Stage) -> Stage:
+def without_unused_outputs(stage: Stage) -> Stage:
     """A map that makes only what is looked at further up."""
     if stage.needed_cpu_s_per_element is None or not stage.cpu_s_per_element:
         return stage
-    return scaled(stage, min(1.0, stage.needed_cpu_s_per_element / stage.cpu_s_per_element))
+    return scale_stage(stage, min(1.0, stage.needed_cpu_s_per_element / stage.cpu_s_per_element))
 
 
-def spared_s(stage: Stage) -> float:
+def unused_outputs_cpu_s(stage: Stage) -> float:
     """CPU seconds of a step that a map spends on what nobody looks at."""
-    return (stage.cpu_s_per_step or 0.0) - (needed(stage).cpu_s_per_step or 0.0)
+    return (stage.cpu_s_per_step or 0.0) - (without_unused_outputs(stage).cpu_s_per_step or 0.0)
 
 
-def vectorized(stage: Stage) -> Stage:
+def as_vectorized(stage: Stage) -> Stage:
     """A map called once for a whole batch."""
-    if stage.vectorized is None:
+    if stage.vectorized_cost is None:
         return stage
     return replace(
         stage,
-        cpu_s_per_element=stage.vectorized.cpu_s_per_element,
-        wall_s_per_element=stage.vectorized.wall_s_per_element,
+        cpu_s_per_element=stage.vectorized_cost.cpu_s_per_element,
+        wall_s_per_element=stage.vectorized_cost.wall_s_per_element,
     )
 
 
-def inlined(stage: Stage) -> Stage:
+def as_inlined(stage: Stage) -> Stage:
     """A map run in the thread that asks for its elements."""
-    if stage.inlined is None:
+    if stage.inlined_cost is None:
         return stage
     return replace(
         stage,
         parallelism=1,
-        cpu_s_per_element=stage.inlined.cpu_s_per_element,
-        wall_s_per_element=stage.inlined.wall_s_per_element,
+        cpu_s_per_element=stage.inlined_cost.cpu_s_per_element,
+        wall_s_per_element=stage.inlined_cost.wall_s_per_element,
     )
 
 
-def dearer(stage: R, factor: float) -> R:
+def scale_all_costs(stage: R, factor: float) -> R:
     """All seconds of a stage, and of the parts and forms of it that were timed."""
     changed: dict[str, Any] = {}
     for field in stage.__struct_fields__:
         value = getattr(stage, field)
         if isinstance(value, Record):
-            changed[field] = dearer(value, factor)
+            changed[field] = scale_all_costs(value, factor)
         elif "_s_per_" in field and value is not None:
             changed[field] = value * factor
     return replace(stage, **changed)
 
 
-def chunked(stage: Stage) -> Stage:
+def as_chunked(stage: Stage) -> Stage:
     """A generator whose elements are handed over several at once."""
-    if stage.chunked is None:
+    if stage.chunked_cost is None:
         return stage
     return replace(
         stage,
-        cpu_s_per_element=stage.chunked.cpu_s_per_element,
-        wall_s_per_element=stage.chunked.wall_s_per_element,
+        cpu_s_per_element=stage.chunked_cost.cpu_s_per_element,
+        wall_s_per_element=stage.chunked_cost.wall_s_per_element,
     )
 
 
-def scaled(stage: Stage, share: float) -> Stage:
+def scale_stage(stage: Stage, share: float) -> Stage:
     """This share of a stage."""
     return replace(
         stage,

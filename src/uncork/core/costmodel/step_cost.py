@@ -17,8 +17,8 @@ from typing import Final
 from uncork.core.base.record import Record, replace
 from uncork.core.costmodel import stage_cost as stage_costs
 from uncork.core.evidence.stage import AUTOTUNE, Stage
-from uncork.core.evidence.stage_graph import cropping_maps, made_from
-from uncork.core.evidence.storage import Speed
+from uncork.core.evidence.stage_graph import find_cropping_maps, subtree_indices
+from uncork.core.evidence.storage import ElementIoCost
 
 _ASYNCHRONOUS = ("prefetch",)
 # Of all CPU time, what cores lose while input and training share them, since threads wait for one
@@ -37,22 +37,22 @@ class StepCosts(Record, frozen=True, kw_only=True):
         consumer_cpu_s: CPU seconds of the same.
         stages: The input pipeline, source first.
         cpus: Cores this process may keep busy.
-        together: Speed of a core while all are busy, over that of one alone.
-        measured_s: Elapsed seconds of a step as it is; infinite where that was not measured.
-        overhead: CPU time that the input costs in the training beyond that of its stages one by
-            one, as a share of theirs: handing over, caches of the processor, ops spread over
+        busy_core_speed_ratio: Speed of a core while all are busy, over that of one alone.
+        measured_step_s: Elapsed seconds of a step as it is; infinite where that was not measured.
+        input_overhead: CPU time that the input costs in the training beyond that of its stages one
+            by one, as a share of theirs: handing over, caches of the processor, ops spread over
             threads. It goes where they go.
-        nobodys_cpu_s: CPU seconds that neither the consumer nor the input accounts for.
+        unattributed_cpu_s: CPU seconds that neither the consumer nor the input accounts for.
     """
 
     consumer_s: float
     consumer_cpu_s: float
     stages: tuple[Stage, ...]
     cpus: float
-    together: float = 1.0
-    measured_s: float = math.inf
-    overhead: float = 0.0
-    nobodys_cpu_s: float = 0.0
+    busy_core_speed_ratio: float = 1.0
+    measured_step_s: float = math.inf
+    input_overhead: float = 0.0
+    unattributed_cpu_s: float = 0.0
 
     def step_s(self) -> float:
         """Seconds a step takes at least.
@@ -80,7 +80,7 @@ class StepCosts(Record, frozen=True, kw_only=True):
         if step_s <= 0 or alone >= self.cpus:
             return 1.0
         crowded = (self.cpu_s() / step_s - alone) / (self.cpus - alone)
-        return 1.0 + min(1.0, max(0.0, crowded)) * (1.0 / self.together - 1.0)
+        return 1.0 + min(1.0, max(0.0, crowded)) * (1.0 / self.busy_core_speed_ratio - 1.0)
 
     def serial_s(self) -> float:
         """Elapsed seconds a step costs the busiest thread that takes one element at a time."""
@@ -88,93 +88,99 @@ class StepCosts(Record, frozen=True, kw_only=True):
 
     def cpu_s(self) -> float:
         """CPU seconds of a step, input and training together."""
-        return self.consumer_cpu_s + self.nobodys_cpu_s + (1.0 + self.overhead) * self.stages_s()
+        return (
+            self.consumer_cpu_s
+            + self.unattributed_cpu_s
+            + (1.0 + self.input_overhead) * self.stages_cpu_s()
+        )
 
-    def stages_s(self) -> float:
+    def stages_cpu_s(self) -> float:
         """CPU seconds of a step that its stages cost one by one."""
         return sum(s.cpu_s_per_step or 0.0 for s in self.stages)
 
-    def without(self, stages: Iterable[int]) -> StepCosts:
+    def without_stages(self, stages: Iterable[int]) -> StepCosts:
         """The same with some stages free of cost: what caching their result would leave."""
         gone = set(stages)
-        return self._with(lambda s: stage_costs.free(s) if s.index in gone else s)
+        return self._with(lambda s: stage_costs.as_free(s) if s.index in gone else s)
 
-    def fewer(self, stage: int, share: float) -> StepCosts:
+    def with_upstream_share(self, stage: int, share: float) -> StepCosts:
         """The same with everything below a stage done for this share of its elements only."""
-        return self.spared(range(self._at(stage).first, stage), share)
+        return self.with_stages_share(range(self._at(stage).first_index, stage), share)
 
-    def spared(self, stages: Iterable[int], share: float) -> StepCosts:
+    def with_stages_share(self, stages: Iterable[int], share: float) -> StepCosts:
         """The same with some stages done for this share of their elements only."""
         chosen = set(stages)
-        return self._with(lambda s: stage_costs.scaled(s, share) if s.index in chosen else s)
+        return self._with(lambda s: stage_costs.scale_stage(s, share) if s.index in chosen else s)
 
-    def once(self, stage: int) -> StepCosts:
+    def without_repeated_work(self, stage: int) -> StepCosts:
         """The same with what one stage's branches share made once."""
-        repeated = self._at(stage).repeated
-        return self.without(repeated.again) if repeated else self
+        repeated = self._at(stage).repeated_work
+        return self.without_stages(repeated.duplicate_stages) if repeated else self
 
-    def parallel(self, stage: int) -> StepCosts:
+    def with_parallel_stage(self, stage: int) -> StepCosts:
         """The same with one stage run on as many elements at once as it has readers, or cores.
 
         What TensorFlow loses by spreading a lone call's ops is spared, as far as the training was
         seen to lose something.
         """
-        spread_s = sum(stage_costs.spread_s(s) for s in self.stages if s.index == stage)
-        shared = self._with(lambda s: stage_costs.parallel(s) if s.index == stage else s)
-        return shared.sparing(spread_s)
+        spread_s = sum(stage_costs.multithreading_cpu_s(s) for s in self.stages if s.index == stage)
+        shared = self._with(lambda s: stage_costs.as_parallel(s) if s.index == stage else s)
+        return shared.without_unattributed_cpu(spread_s)
 
-    def in_threads(self, stage: int) -> StepCosts:
+    def with_loader_threads(self, stage: int) -> StepCosts:
         """The same with the batches of a Python loader made by several threads."""
-        return self._with(lambda s: stage_costs.in_threads(s) if s.index == stage else s)
+        return self._with(lambda s: stage_costs.as_threaded(s) if s.index == stage else s)
 
-    def in_processes(self, stage: int) -> StepCosts:
+    def with_loader_processes(self, stage: int) -> StepCosts:
         """The same with the batches of a Python loader made by several processes."""
-        return self._with(lambda s: stage_costs.in_processes(s) if s.index == stage else s)
+        return self._with(lambda s: stage_costs.as_multiprocess(s) if s.index == stage else s)
 
-    def kept(self, stage: int) -> StepCosts:
+    def with_memoized_stage(self, stage: int) -> StepCosts:
         """The same with what a stage's Python code makes in memory, from the second epoch on."""
-        return self._with(lambda s: stage_costs.kept(s) if s.index == stage else s)
+        return self._with(lambda s: stage_costs.as_memoized(s) if s.index == stage else s)
 
-    def chunked(self, stage: int) -> StepCosts:
+    def with_chunked_stage(self, stage: int) -> StepCosts:
         """The same with the elements of a generator handed over several at once."""
-        return self._with(lambda s: stage_costs.chunked(s) if s.index == stage else s)
+        return self._with(lambda s: stage_costs.as_chunked(s) if s.index == stage else s)
 
-    def narrowed(self, stage: int) -> StepCosts:
+    def with_float32_stage(self, stage: int) -> StepCosts:
         """The same with a map that computes in float32 instead of float64."""
-        return self._with(lambda s: stage_costs.narrowed(s) if s.index == stage else s)
+        return self._with(lambda s: stage_costs.as_float32(s) if s.index == stage else s)
 
-    def needed(self, stages: Iterable[int]) -> StepCosts:
+    def without_unused_outputs(self, stages: Iterable[int]) -> StepCosts:
         """The same with some maps that make only what is looked at further up."""
         chosen = set(stages)
-        return self._with(lambda s: stage_costs.needed(s) if s.index in chosen else s)
+        return self._with(
+            lambda s: stage_costs.without_unused_outputs(s) if s.index in chosen else s
+        )
 
-    def cropped(self, stage: int) -> StepCosts:
+    def with_partial_decode(self, stage: int) -> StepCosts:
         """The same with a map that decodes no more of its images than it crops.
 
         Where the map below decodes them, both are one then, as parallel as the upper one is.
         """
-        *lower, upper = cropping_maps(self.stages, stage)
+        *lower, upper = find_cropping_maps(self.stages, stage)
         part_s = upper.cropped_cpu_s_per_element
         cpu_s = sum(s.cpu_s_per_element or 0.0 for s in (*lower, upper))
         if part_s is None or not cpu_s:
             return self
         wall_s = sum(s.wall_s_per_element or 0.0 for s in (*lower, upper))
         both = replace(upper, cpu_s_per_element=cpu_s, wall_s_per_element=wall_s)
-        part = stage_costs.scaled(both, min(1.0, part_s / cpu_s))
-        joined = self.without([s.index for s in lower])
+        part = stage_costs.scale_stage(both, min(1.0, part_s / cpu_s))
+        joined = self.without_stages([s.index for s in lower])
         return joined._with(lambda s: part if s.index == stage else s)
 
-    def sparing(self, cpu_s: float) -> StepCosts:
+    def without_unattributed_cpu(self, cpu_s: float) -> StepCosts:
         """The same without so much CPU time that neither a stage nor the consumer accounts for."""
-        nobodys_s, input_s = min(cpu_s, self.nobodys_cpu_s), self.stages_s()
-        over = min(self.overhead, (cpu_s - nobodys_s) / input_s) if input_s else 0.0
+        nobodys_s, input_s = min(cpu_s, self.unattributed_cpu_s), self.stages_cpu_s()
+        over = min(self.input_overhead, (cpu_s - nobodys_s) / input_s) if input_s else 0.0
         return replace(
             self,
-            nobodys_cpu_s=self.nobodys_cpu_s - nobodys_s,
-            overhead=self.overhead - over,
+            unattributed_cpu_s=self.unattributed_cpu_s - nobodys_s,
+            input_overhead=self.input_overhead - over,
         )
 
-    def with_step_sparing(self, wall_s: float, cpu_s: float) -> StepCosts:
+    def with_faster_consumer(self, wall_s: float, cpu_s: float) -> StepCosts:
         """The same with a step that takes so much less time on a resident batch."""
         return replace(
             self,
@@ -182,93 +188,105 @@ class StepCosts(Record, frozen=True, kw_only=True):
             consumer_cpu_s=max(0.0, self.consumer_cpu_s - cpu_s),
         )
 
-    def vectorized(self, stages: Iterable[int]) -> StepCosts:
+    def with_vectorized_stages(self, stages: Iterable[int]) -> StepCosts:
         """The same with some maps called once for a whole batch."""
         chosen = set(stages)
-        return self._with(lambda s: stage_costs.vectorized(s) if s.index in chosen else s)
+        return self._with(lambda s: stage_costs.as_vectorized(s) if s.index in chosen else s)
 
-    def inlined(self, stages: Iterable[int]) -> StepCosts:
+    def with_inlined_stages(self, stages: Iterable[int]) -> StepCosts:
         """The same with some maps run in the threads that ask for their elements."""
         chosen = set(stages)
-        return self._with(lambda s: stage_costs.inlined(s) if s.index in chosen else s)
+        return self._with(lambda s: stage_costs.as_inlined(s) if s.index in chosen else s)
 
-    def refilled_s(self, stage: int) -> float:
+    def shuffle_refill_step_s(self, stage: int) -> float:
         """Seconds a step takes when a shuffle's buffer must be filled first, in every pass.
 
         Nothing is trained meanwhile; the work of the stages below overlaps with the training only
         for the elements that come after. Filling is no work of the consumer's: give what nobody
-        accounts for to :meth:`sparing` before.
+        accounts for to :meth:`without_unattributed_cpu` before.
         """
         shuffle = self._at(stage)
-        if shuffle.buffer is None or not shuffle.elements_per_step:
+        if shuffle.shuffle_buffer is None or not shuffle.elements_per_step:
             return self.step_s()
-        share = shuffle.buffer.elements / shuffle.buffer.of
+        share = shuffle.shuffle_buffer.element_count / shuffle.shuffle_buffer.elements_per_pass
         # A pass that is left early made more than it gave: nothing overlaps then.
-        below = range(shuffle.first, stage)
+        below = range(shuffle.first_index, stage)
         others = [s.index for s in self.stages if s.index not in below]
-        filling = self.without(others)
-        filling = replace(filling, consumer_s=0.0, consumer_cpu_s=0.0, nobodys_cpu_s=0.0)
-        return share * filling.step_s() + self.fewer(stage, max(0.0, 1.0 - share)).step_s()
+        filling = self.without_stages(others)
+        filling = replace(filling, consumer_s=0.0, consumer_cpu_s=0.0, unattributed_cpu_s=0.0)
+        return (
+            share * filling.step_s()
+            + self.with_upstream_share(stage, max(0.0, 1.0 - share)).step_s()
+        )
 
-    def split(self, stage: int) -> StepCosts:
+    def with_split_stage(self, stage: int) -> StepCosts:
         """The same with the deterministic prefix of one map run in parallel, its rest serially."""
         return self._with_split(stage, cached=False)
 
-    def drawn_first(self, stage: int) -> StepCosts:
+    def with_random_part_first(self, stage: int) -> StepCosts:
         """The same with the draws of one map made serially, and its work in parallel."""
         stages: list[Stage] = []
         spread_s = 0.0
         for each in self.stages:
-            if each.index != stage or each.draws is None or not each.cpu_s_per_element:
+            if each.index != stage or each.random_part is None or not each.cpu_s_per_element:
                 stages.append(each)
                 continue
-            share = min(1.0, each.draws.cpu_s_per_element / each.cpu_s_per_element)
-            work = stage_costs.parallel(replace(each, random=False))
-            stages += [stage_costs.scaled(each, share), stage_costs.scaled(work, 1.0 - share)]
-            spread_s = stage_costs.spread_s(each)
-        return replace(self, stages=tuple(stages)).sparing(spread_s)
+            share = min(1.0, each.random_part.cpu_s_per_element / each.cpu_s_per_element)
+            work = stage_costs.as_parallel(replace(each, is_random=False))
+            stages += [
+                stage_costs.scale_stage(each, share),
+                stage_costs.scale_stage(work, 1.0 - share),
+            ]
+            spread_s = stage_costs.multithreading_cpu_s(each)
+        return replace(self, stages=tuple(stages)).without_unattributed_cpu(spread_s)
 
-    def cached(self, stage: Stage) -> StepCosts:
+    def with_cached_stage(self, stage: Stage) -> StepCosts:
         """The same with all up to a stage, or up to its prefix where it has one, in memory.
 
         Args:
             stage: One of the stages, or a form of it
-            (:func:`uncork.core.costmodel.cache_candidates.forms_to_keep`).
+            (:func:`uncork.core.costmodel.cache_candidates.cacheable_forms`).
         """
-        if stage.prefix is None:
-            return self.without(made_from(stage))
-        prefix, index = stage.prefix, stage.index
-        cut = self._with(lambda s: replace(s, prefix=prefix) if s.index == index else s)
+        if stage.deterministic_prefix is None:
+            return self.without_stages(subtree_indices(stage))
+        prefix, index = stage.deterministic_prefix, stage.index
+        cut = self._with(
+            lambda s: replace(s, deterministic_prefix=prefix) if s.index == index else s
+        )
         return cut._with_split(index, cached=True)
 
-    def read_back(self, stage: Stage, read: Speed) -> StepCosts:
+    def with_disk_cached_stage(self, stage: Stage, read_cost: ElementIoCost) -> StepCosts:
         """The same with all of that in files: read by the one thread that asks for the elements.
 
         Args:
-            stage: As of :meth:`cached`.
-            read: How fast files are read.
+            stage: As of :meth:`with_cached_stage`.
+            read_cost: How fast files are read.
         """
-        kept, point = self.cached(stage), stage.cache_point
-        if point is None or not point.elements:
+        kept, point = self.with_cached_stage(stage), stage.cache_point
+        if point is None or not point.element_count:
             return kept
-        size = point.value_bytes / point.elements
+        size = point.value_bytes / point.element_count
         at = next(i for i, s in enumerate(kept.stages) if s.index == stage.index)
-        reading = stage_costs.reading(kept.stages[at], read, size)
+        reading = stage_costs.as_read_from_disk(kept.stages[at], read_cost, size)
         return replace(kept, stages=(*kept.stages[:at], reading, *kept.stages[at + 1 :]))
 
     def _with_split(self, index: int, *, cached: bool) -> StepCosts:
         stages: list[Stage] = []
-        below = range(self._at(index).first, index)
+        below = range(self._at(index).first_index, index)
         for stage in self.stages:
-            if stage.index != index or stage.prefix is None:
-                stages.append(stage_costs.free(stage) if cached and stage.index in below else stage)
+            if stage.index != index or stage.deterministic_prefix is None:
+                stages.append(
+                    stage_costs.as_free(stage) if cached and stage.index in below else stage
+                )
                 continue
-            cpu = min(stage.prefix.cpu_s_per_element, stage.cpu_s_per_element or 0.0)
+            cpu = min(stage.deterministic_prefix.cpu_s_per_element, stage.cpu_s_per_element or 0.0)
             share = cpu / stage.cpu_s_per_element if stage.cpu_s_per_element else 0.0
-            prefix = stage_costs.scaled(replace(stage, parallelism=AUTOTUNE, random=False), share)
+            prefix = stage_costs.scale_stage(
+                replace(stage, parallelism=AUTOTUNE, is_random=False), share
+            )
             stages += [
-                stage_costs.free(prefix) if cached else prefix,
-                stage_costs.scaled(stage, 1.0 - share),
+                stage_costs.as_free(prefix) if cached else prefix,
+                stage_costs.scale_stage(stage, 1.0 - share),
             ]
         return replace(self, stages=tuple(stages))
 
@@ -286,7 +304,7 @@ class StepCosts(Record, frozen=True, kw_only=True):
         tops: list[tuple[int, float]] = []
         for stage in self.stages:
             thread_s = 0.0
-            while tops and tops[-1][0] >= stage.first:
+            while tops and tops[-1][0] >= stage.first_index:
                 thread_s += tops.pop()[1]
             wall_s = (stage.wall_s_per_element or 0.0) * (stage.elements_per_step or 0.0)
             if stage.parallelism in (None, 1):
@@ -295,22 +313,22 @@ class StepCosts(Record, frozen=True, kw_only=True):
                 threads.append(thread_s)
                 if stage.parallelism != AUTOTUNE:
                     threads.append(wall_s / min(stage.parallelism or 1, self.cpus))
-                threads.append(stage_costs.locked_s(stage))
+                threads.append(stage_costs.threaded_python_s(stage))
                 thread_s = 0.0
             if stage.kind in _ASYNCHRONOUS:
                 threads.append(thread_s)
                 thread_s = 0.0
-            tops.append((stage.first, thread_s))
+            tops.append((stage.first_index, thread_s))
         return threads + [thread_s for _, thread_s in tops]
 
 
-def gain(before: StepCosts, after: StepCosts) -> float:
+def predict_gain(before: StepCosts, after: StepCosts) -> float:
     """Predicted speed-up, never below 1: a model that predicts a loss predicts no gain.
 
     What costs a lone thread so much may cost less in the training, whose idle cores help. So no
     more is promised than what was measured would leave.
     """
-    as_it_is = min(before.step_s(), before.measured_s)
+    as_it_is = min(before.step_s(), before.measured_step_s)
     return max(1.0, as_it_is / after.step_s()) if after.step_s() > 0 else 1.0
 
 
@@ -318,54 +336,71 @@ def gain(before: StepCosts, after: StepCosts) -> float:
 _DROPPING: Final = frozenset({"filter", "shard", "skip"})
 
 
-def passing(below: Stage, stage: Stage) -> float | None:
+def pass_rate(upstream: Stage, stage: Stage) -> float | None:
     """Share of elements that are not dropped; None where none are, or it is not known."""
-    if stage.kind not in _DROPPING or not below.elements_per_step or not stage.elements_per_step:
+    if stage.kind not in _DROPPING or not upstream.elements_per_step or not stage.elements_per_step:
         return None
-    kept = stage.elements_per_step / below.elements_per_step
+    kept = stage.elements_per_step / upstream.elements_per_step
     return kept if kept < 1 else None
 
 
-def worth_vectorizing(costs: StepCosts) -> tuple[int, ...]:
+def stages_worth_vectorizing(costs: StepCosts) -> tuple[int, ...]:
     """Indices of the maps to move above their batch, highest first; empty where nothing is won.
 
     A map can be moved only after those between it and the batch.
 
     Example:
-        >>> from uncork.core.evidence.stage import Vectorized
+        >>> from uncork.core.evidence.stage import VectorizedCost
         >>> each = {"kind": "map", "elements_per_step": 500.0, "parallelism": 1}
-        >>> at_once = Vectorized(batch=500, cpu_s_per_element=1e-6, wall_s_per_element=1e-6)
-        >>> stages = [Stage(index=i, cpu_s_per_element=c, wall_s_per_element=c, vectorized=at_once,
-        ...                 **each) for i, c in enumerate((9e-5, 2e-6))]
-        >>> worth_vectorizing(StepCosts(consumer_s=0.01, consumer_cpu_s=0.01, cpus=2,
-        ...                             stages=tuple(stages)))
+        >>> at_once = VectorizedCost(
+        ...     batch_size=500, cpu_s_per_element=1e-6, wall_s_per_element=1e-6
+        ... )
+        >>> stages = [
+        ...     Stage(
+        ...         index=i,
+        ...         cpu_s_per_element=c,
+        ...         wall_s_per_element=c,
+        ...         vectorized_cost=at_once,
+        ...         **each,
+        ...     )
+        ...     for i, c in enumerate((9e-5, 2e-6))
+        ... ]
+        >>> stages_worth_vectorizing(
+        ...     StepCosts(consumer_s=0.01, consumer_cpu_s=0.01, cpus=2, stages=tuple(stages))
+        ... )
         (1, 0)
     """
-    run = [s.index for s in reversed(costs.stages) if s.vectorized is not None]
+    run = [s.index for s in reversed(costs.stages) if s.vectorized_cost is not None]
     choices = [tuple(run[:n]) for n in range(len(run) + 1)]
-    return min(choices, key=lambda stages: costs.vectorized(stages).step_s())
+    return min(choices, key=lambda stages: costs.with_vectorized_stages(stages).step_s())
 
 
-def worth_inlining(costs: StepCosts) -> tuple[int, ...]:
+def stages_worth_inlining(costs: StepCosts) -> tuple[int, ...]:
     """Indices of the maps to run in the threads that ask, highest first; empty where none gains.
 
     Example:
-        >>> from uncork.core.evidence.stage import Inlined
+        >>> from uncork.core.evidence.stage import InlinedCost
         >>> each = {"kind": "map", "elements_per_step": 500.0, "parallelism": 1}
-        >>> here = Inlined(cpu_s_per_element=1e-6, wall_s_per_element=1e-6)
-        >>> stages = [Stage(index=i, cpu_s_per_element=c, wall_s_per_element=c, inlined=here,
-        ...                 **each) for i, c in enumerate((5e-5, 5e-7))]
-        >>> worth_inlining(StepCosts(consumer_s=0.01, consumer_cpu_s=0.01, cpus=2,
-        ...                          stages=tuple(stages)))
+        >>> here = InlinedCost(cpu_s_per_element=1e-6, wall_s_per_element=1e-6)
+        >>> stages = [
+        ...     Stage(index=i, cpu_s_per_element=c, wall_s_per_element=c, inlined_cost=here, **each)
+        ...     for i, c in enumerate((5e-5, 5e-7))
+        ... ]
+        >>> stages_worth_inlining(
+        ...     StepCosts(consumer_s=0.01, consumer_cpu_s=0.01, cpus=2, stages=tuple(stages))
+        ... )
         (0,)
     """
     chosen: list[int] = []
     for stage in reversed(costs.stages):
-        here = stage.inlined
+        here = stage.inlined_cost
         if here is None or here.cpu_s_per_element > _MOST_LEFT * (stage.cpu_s_per_element or 0.0):
             continue
-        least_s, cpu_s = costs.inlined(chosen).step_s(), costs.inlined(chosen).cpu_s()
-        tried = costs.inlined([*chosen, stage.index])
+        least_s, cpu_s = (
+            costs.with_inlined_stages(chosen).step_s(),
+            costs.with_inlined_stages(chosen).cpu_s(),
+        )
+        tried = costs.with_inlined_stages([*chosen, stage.index])
         # Where another thread holds a step up, what a map no longer costs the cores counts, too.
         if tried.step_s() <= least_s and tried.cpu_s() < cpu_s:
             chosen.append(stage.index)

@@ -14,24 +14,35 @@ from uncork.core.base.machine import Machine
 from uncork.core.base.measurement import Comparison, Measurement, Spread
 from uncork.core.base.record import Record, from_json
 from uncork.core.documents.workload import Workload
-from uncork.core.evidence.batches import BatchSize, Larger, NewShapes, TooLarge
-from uncork.core.evidence.callbacks import CallbackCost, Saving, Validation
-from uncork.core.evidence.correctness import KerasDefect, PartedAnew
-from uncork.core.evidence.kernels import KernelPart
-from uncork.core.evidence.loop import (
-    Answering,
-    Growth,
-    LoopLine,
-    Remade,
-    StartLine,
-    Unrolled,
-    Waiting,
+from uncork.core.evidence.batches import (
+    BatchSizeTrial,
+    LargerReplicaBatch,
+    MemoryOverflow,
+    VaryingShapes,
 )
-from uncork.core.evidence.model import FullSize, OneHot, Padded, SlowLayer, Transfer
+from uncork.core.evidence.callbacks import CallbackCost, CheckpointCost, Validation
+from uncork.core.evidence.correctness import KerasDefect, ReshuffledSplit
+from uncork.core.evidence.kernels import KernelGroup
+from uncork.core.evidence.loop import (
+    EvaluationCalls,
+    HostSync,
+    LoopLine,
+    RecreatedFunction,
+    StartupLine,
+    StateGrowth,
+    UnrolledLoop,
+)
+from uncork.core.evidence.model import (
+    BatchPadding,
+    FullResolutionLayer,
+    OneHotLabels,
+    SlowLayer,
+    Transfer,
+)
 from uncork.core.evidence.stage import Stage
-from uncork.core.evidence.storage import Disk, FromDisk
+from uncork.core.evidence.storage import CacheFolder, ColdFiles
 
-SCHEMA: Final = 4
+DIAGNOSIS_SCHEMA: Final = 4
 # Of a step. Where more may be noise or a brake, nothing was seen that could be called healthy.
 _MOST_UNKNOWN: Final = 0.3
 
@@ -65,24 +76,25 @@ class Finding(Record, frozen=True, kw_only=True):
     Attributes:
         cause: From the fixed vocabulary.
         severity: Whether it costs speed, spoils the training, or lies in the environment.
-        share: Part of the step time it accounts for, or of what :attr:`of` says, 0 to 1.
+        share: Part of the step time it accounts for, or of what :attr:`share_of` says, 0 to 1.
         upper_bound: How many times faster training could at most be without it, at least 1.
-        interval: Of that, from the noise of the shares it rests on; None where there is none.
+        upper_bound_interval: Of that, from the noise of the shares it rests on; None where there is
+            none.
         at: ``file.py:line`` to look at, None when no line is to blame.
         evidence: The figures that say so.
         remedy: What to do, or what ``uncork tune`` would try.
-        of: What the share and the bound are of.
+        share_of: What the share and the bound are of.
     """
 
     cause: Cause
     severity: Severity = "speed"
     share: float
     upper_bound: float
-    interval: tuple[float, float] | None = None
+    upper_bound_interval: tuple[float, float] | None = None
     at: str | None
     evidence: str
     remedy: str
-    of: str = "the step"
+    share_of: str = "the step"
 
 
 class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
@@ -93,60 +105,64 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
         measurement: Steady state, as the user's script would run, its callbacks left out.
         ceilings: samples/s by name: ``consumer`` (the step on a resident batch), ``supply`` (the
             pipeline alone), ``host`` (cores over CPU seconds a step) and, where there is such
-            work, ``serial``, ``decode``, ``storage`` and ``disk``
+            work, ``serial``, ``decode``, ``storage`` and ``cache_folder``
             (:mod:`uncork.core.costmodel.ceilings`).
         headroom: The consumer's ceiling over the measured speed, at least 1.
         breakdown: Shares of one step that add up to 1: ``input``, ``host``, ``step``, ``compile``
             where XLA compiles it anew, and ``unknown`` for what may be nothing but noise.
-        intervals: Of the shares of ``input`` and ``host``, noise included.
+        breakdown_intervals: Of the shares of ``input`` and ``host``, noise included.
         consumer_cpu_s: CPU seconds of one step on a resident batch; None where that is not known.
-        together: Speed of a core while all are busy, over that of one alone, 0 to 1.
-        tracing: Part of a step in which functions were traced anew, 0 to 1.
-        untraced_s: Seconds of a loop's resident step on arguments that it knows, where functions
-            are traced anew and that could be tried.
+        busy_core_speed_ratio: Speed of a core while all are busy, over that of one alone, 0 to 1.
+        tracing_share: Part of a step in which functions were traced anew, 0 to 1.
+        step_s_without_tracing: Seconds of a loop's resident step on arguments that it knows, where
+            functions are traced anew and that could be tried.
         stages: The input pipeline, source first.
         findings: Correctness traps first, then by upper bound.
         notes: Things to know that are no finding, e.g. why a probe was left out.
         memory_available_bytes: What a cache could have been given from, when this was measured.
-        disk: The folder for files that the user has named; None where there is none.
-        from_disk: Where its data lies in files that were read from the disk, to see how fast it is.
-        bfloat16: The device computes bfloat16 natively; None when that is unknown.
-        in_bfloat16: The step on a resident batch in bfloat16 over the same as written; None where
-            that was not tried.
-        float16: It is fast in float16; None when that is unknown.
-        in_float16: The same in float16, where the device has no bfloat16.
-        in_float32: The same in float32, of a model whose layers compute in a lower precision.
-        without_metrics: The step without the metrics of ``compile`` over the same as it is; None
-            where there are none.
-        updated_at_once: The step with one update of all small weights over the same as it is; None
+        cache_folder: The folder for files that the user has named; None where there is none.
+        cold_files: Where its data lies in files that were read from the disk, to see how fast it
+            is.
+        has_native_bfloat16: The device computes bfloat16 natively; None when that is unknown.
+        bfloat16_speedup: The step on a resident batch in bfloat16 over the same as written; None
             where that was not tried.
+        has_fast_float16: It is fast in float16; None when that is unknown.
+        float16_speedup: The same in float16, where the device has no bfloat16.
+        float32_speedup: The same in float32, of a model whose layers compute in a lower precision.
+        speedup_without_metrics: The step without the metrics of ``compile`` over the same as it is;
+            None where there are none.
+        flat_updates_speedup: The step with one update of all small weights over the same as it is;
+            None where that was not tried.
         callbacks: Those that act on every batch, as far as they could be tried; steps are
             measured without them.
         validation: After an epoch of ``fit``; None where there is none, or Python makes its data.
-        saving: By the checkpoints of a ``fit``; None where there are none, or on no disk of here.
-        padded: Where much of a batch is padding; None where that was not seen, or the step takes
+        checkpoint_cost: By the checkpoints of a ``fit``; None where there are none, or on no disk
+            of here.
+        padding: Where much of a batch is padding; None where that was not seen, or the step takes
             no shorter one.
-        one_hot: Where labels are one-hot, and many bytes.
+        one_hot_labels: Where labels are one-hot, and many bytes.
         transfer: Where the step's variables are not in this host's memory.
         kernels: Those of the step on a resident batch, the longest parts first; none where the
             profiler saw none, as of a step that XLA compiled.
         slow_layers: Layers of the script that pay for one of their arguments.
-        full_size: Layers of the script that compute at the full size of its input.
+        full_resolution_layers: Layers of the script that compute at the full size of its input.
         loop_lines: Of a loop of the user's own over a dataset, the longest first.
-        start: Lines that take long before the training begins, the longest first.
+        startup_lines: Lines that take long before the training begins, the longest first.
         first_step_s: Seconds that the first step takes for being traced, or for being the first.
-        unrolled: Where the first step takes seconds.
-        new_shapes: Of a ``fit`` that XLA compiles, where batches differ in shape.
-        larger: Of a ``fit`` on several replicas.
-        batch_sizes: Of a ``fit`` whose batch may be changed, as far as larger ones were tried.
-        too_large: Of a ``fit`` that runs out of memory as written: figures are of it as it fits.
-        remade: Of a loop of the user's own.
-        waiting: Of a loop of the user's own.
-        answering: Of a loop of the user's own, where it evaluates or predicts.
-        growth: Of a ``fit`` whose model holds a variable of open shape, where that grows.
+        unrolled_loop: Where the first step takes seconds.
+        varying_shapes: Of a ``fit`` that XLA compiles, where batches differ in shape.
+        larger_replica_batch: Of a ``fit`` on several replicas.
+        batch_size_trials: Of a ``fit`` whose batch may be changed, as far as larger ones were
+            tried.
+        memory_overflow: Of a ``fit`` that runs out of memory as written: figures are of it as it
+            fits.
+        recreated_function: Of a loop of the user's own.
+        host_sync: Of a loop of the user's own.
+        evaluation_calls: Of a loop of the user's own, where it evaluates or predicts.
+        state_growth: Of a ``fit`` whose model holds a variable of open shape, where that grows.
         keras_defects: What Keras gets wrong in it, as far as that is known.
-        parted_anew: Of a ``fit`` whose validation data is trained on in later epochs.
-        deterministic: The script has TensorFlow's ops made deterministic.
+        reshuffled_split: Of a ``fit`` whose validation data is trained on in later epochs.
+        has_deterministic_ops: The script has TensorFlow's ops made deterministic.
     """
 
     workload: Workload
@@ -154,114 +170,118 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
     ceilings: dict[str, float]
     headroom: float
     breakdown: dict[str, float]
-    intervals: dict[str, Spread] = msgspec.field(default_factory=dict)
+    breakdown_intervals: dict[str, Spread] = msgspec.field(default_factory=dict)
     consumer_cpu_s: float | None = None
-    together: float = 1.0
-    tracing: float = 0.0
-    untraced_s: float | None = None
+    busy_core_speed_ratio: float = 1.0
+    tracing_share: float = 0.0
+    step_s_without_tracing: float | None = None
     stages: tuple[Stage, ...] = ()
     findings: tuple[Finding, ...] = ()
     notes: tuple[str, ...] = ()
     memory_available_bytes: int = 0
-    disk: Disk | None = None
-    from_disk: FromDisk | None = None
-    bfloat16: bool | None = None
-    in_bfloat16: Comparison | None = None
-    float16: bool | None = None
-    in_float16: Comparison | None = None
-    in_float32: Comparison | None = None
-    without_metrics: Comparison | None = None
-    updated_at_once: Comparison | None = None
+    cache_folder: CacheFolder | None = None
+    cold_files: ColdFiles | None = None
+    has_native_bfloat16: bool | None = None
+    bfloat16_speedup: Comparison | None = None
+    has_fast_float16: bool | None = None
+    float16_speedup: Comparison | None = None
+    float32_speedup: Comparison | None = None
+    speedup_without_metrics: Comparison | None = None
+    flat_updates_speedup: Comparison | None = None
     callbacks: tuple[CallbackCost, ...] = ()
     validation: Validation | None = None
-    saving: Saving | None = None
-    padded: Padded | None = None
-    one_hot: OneHot | None = None
+    checkpoint_cost: CheckpointCost | None = None
+    padding: BatchPadding | None = None
+    one_hot_labels: OneHotLabels | None = None
     transfer: Transfer | None = None
-    kernels: tuple[KernelPart, ...] = ()
+    kernels: tuple[KernelGroup, ...] = ()
     slow_layers: tuple[SlowLayer, ...] = ()
-    full_size: tuple[FullSize, ...] = ()
+    full_resolution_layers: tuple[FullResolutionLayer, ...] = ()
     loop_lines: tuple[LoopLine, ...] = ()
-    start: tuple[StartLine, ...] = ()
+    startup_lines: tuple[StartupLine, ...] = ()
     first_step_s: float = 0.0
-    unrolled: Unrolled | None = None
-    new_shapes: NewShapes | None = None
-    larger: Larger | None = None
-    batch_sizes: tuple[BatchSize, ...] = ()
-    too_large: TooLarge | None = None
-    remade: Remade | None = None
-    waiting: Waiting | None = None
-    answering: Answering | None = None
-    growth: Growth | None = None
+    unrolled_loop: UnrolledLoop | None = None
+    varying_shapes: VaryingShapes | None = None
+    larger_replica_batch: LargerReplicaBatch | None = None
+    batch_size_trials: tuple[BatchSizeTrial, ...] = ()
+    memory_overflow: MemoryOverflow | None = None
+    recreated_function: RecreatedFunction | None = None
+    host_sync: HostSync | None = None
+    evaluation_calls: EvaluationCalls | None = None
+    state_growth: StateGrowth | None = None
     keras_defects: tuple[KerasDefect, ...] = ()
-    parted_anew: PartedAnew | None = None
-    deterministic: bool = False
+    reshuffled_split: ReshuffledSplit | None = None
+    has_deterministic_ops: bool = False
 
     @property
     def step_s(self) -> float:
         """Seconds of one step."""
         return self.measurement.step_s.median
 
-    def with_step_faster(self, ratio: float) -> float:
+    def speedup_with_faster_step(self, step_speedup: float) -> float:
         """Speed-up of the whole if its kernels alone ran this many times as fast (Amdahl's law)."""
         share = self.breakdown.get("step", 0.0)
-        return 1 / (1 - share + share / ratio)
+        return 1 / (1 - share + share / step_speedup)
 
-    def without_input(self, part: float) -> float:
+    def speedup_without_input_wait(self, share: float) -> float:
         """Speed-up of the whole if this part of what its steps wait for were spared."""
-        return 1 / max(1e-9, 1 - self.breakdown.get("input", 0.0) * part)
+        return 1 / max(1e-9, 1 - self.breakdown.get("input", 0.0) * share)
 
-    def without_host(self, part: float) -> float:
+    def speedup_without_host_time(self, share: float) -> float:
         """Speed-up of the whole if this part of what is lost between its steps were spared."""
-        return 1 / max(1e-9, 1 - self.breakdown.get("host", 0.0) * part)
+        return 1 / max(1e-9, 1 - self.breakdown.get("host", 0.0) * share)
 
-    def with_resident_faster(self, ratio: float) -> float:
+    def speedup_with_faster_resident_step(self, step_speedup: float) -> float:
         """Speed-up of the whole if its step on a resident batch ran this many times as fast."""
-        share = self.resident
-        return 1 / (1 - share + share / ratio)
+        share = self.resident_share
+        return 1 / (1 - share + share / step_speedup)
 
     @property
-    def resident(self) -> float:
+    def resident_share(self) -> float:
         """Part of a step that it would take on a batch from memory, 0 to 1."""
         return 1 - self.breakdown.get("input", 0.0) - self.breakdown.get("compile", 0.0)
 
     @property
-    def retraced(self) -> float:
+    def retracing_share(self) -> float:
         """Part of a step that tracing anew costs, 0 to 1, with what follows a trace if known.
 
         A new graph is also optimized and set up, which TensorFlow does not tell apart from running
         it.
         """
-        if self.untraced_s is None:
-            return self.tracing
-        return max(self.tracing, self.resident - self.untraced_s / self.step_s)
+        if self.step_s_without_tracing is None:
+            return self.tracing_share
+        return max(
+            self.tracing_share, self.resident_share - self.step_s_without_tracing / self.step_s
+        )
 
     @property
-    def unclear(self) -> bool:
+    def is_inconclusive(self) -> bool:
         """Noise hides so much of a step that having found no brake proves nothing."""
         return self.breakdown.get("unknown", 0.0) > _MOST_UNKNOWN
 
     @property
-    def beside_step(self) -> float:
+    def outside_step_share(self) -> float:
         """Part of a step that lines of the user's own loop take beside it, 0 to 1."""
-        return self.resident * sum(line.share for line in self.loop_lines if line.is_beside)
+        return self.resident_share * sum(
+            line.share for line in self.loop_lines if line.is_outside_step
+        )
 
-    def kernels_of(self, slow: SlowLayer) -> float:
+    def layer_kernel_share(self, slow_layer: SlowLayer) -> float:
         """Share of the layers that were made at one line, of all kernels of the step."""
-        of_layer = (slow.layer, slow.at)
+        of_layer = (slow_layer.layer, slow_layer.at)
         return sum(part.share for part in self.kernels if (part.layer, part.at) == of_layer)
 
-    def without_page_faults(self) -> float:
+    def speedup_without_page_faults(self) -> float:
         """Speed-up of the whole if it were given no new memory while it trains.
 
         They pass beside other work where several cores are at work, and at most in a row.
         """
         measured = self.measurement
-        in_a_row = measured.faulting_s_per_step / self.step_s
-        beside = measured.faulting_s_per_step / max(measured.cpu_s_per_step, 1e-9)
+        in_a_row = measured.page_fault_s_per_step / self.step_s
+        beside = measured.page_fault_s_per_step / max(measured.cpu_s_per_step, 1e-9)
         return 1 / max(1e-2, 1 - min(in_a_row, beside))
 
-    def without_kernels(self, share: float) -> float:
+    def speedup_without_kernels(self, share: float) -> float:
         """Speed-up of the whole if so much of its kernels' time were saved, 0 to 1."""
         return 1 / max(1e-9, 1 - self.breakdown.get("step", 0.0) * share)
 
@@ -270,11 +290,11 @@ class Overhead(Record, frozen=True, kw_only=True):
     """What looking cost.
 
     Attributes:
-        measured_share: Part of a measured step spent in Uncork's own code, 0 to 1.
+        step_share: Part of a measured step spent in Uncork's own code, 0 to 1.
         total_s: Seconds the whole diagnosis took.
     """
 
-    measured_share: float
+    step_share: float
     total_s: float
 
 
@@ -283,18 +303,19 @@ class Diagnosis(Record, frozen=True, kw_only=True):
 
     Attributes:
         script: As the user typed it.
-        reached: All training calls met before the script was stopped, the diagnosed ones included.
+        reached_workloads: All training calls met before the script was stopped, the diagnosed ones
+            included.
     """
 
-    schema: int = SCHEMA
+    schema: int = DIAGNOSIS_SCHEMA
     script: str
     machine: Machine
     workloads: tuple[WorkloadDiagnosis, ...]
-    reached: tuple[Workload, ...] = ()
+    reached_workloads: tuple[Workload, ...] = ()
     overhead: Overhead
 
 
-def load(text: bytes, origin: str = "the diagnosis") -> Diagnosis:
+def parse_diagnosis(text: bytes, origin: str = "the diagnosis") -> Diagnosis:
     """Read a diagnosis, or say exactly why it cannot be.
 
     Args:
@@ -305,7 +326,7 @@ def load(text: bytes, origin: str = "the diagnosis") -> Diagnosis:
         WrongUse: It is of another schema, or misses or misnames a field.
 
     Example:
-        >>> load(b'{"schema": 1}', "diagnosis.json")
+        >>> parse_diagnosis(b'{"schema": 1}', "diagnosis.json")
         Traceback (most recent call last):
             ...
         uncork.core.base.errors.WrongUse: diagnosis.json has schema 1
@@ -315,14 +336,14 @@ def load(text: bytes, origin: str = "the diagnosis") -> Diagnosis:
     again = "run 'uncork diagnose SCRIPT' to make a new one"
     try:
         schema = msgspec.json.decode(text, type=_OnlySchema).schema
-        if schema == SCHEMA:
+        if schema == DIAGNOSIS_SCHEMA:
             return from_json(text, Diagnosis)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise WrongUse(
             f"{origin} is damaged: {error}", "an unchanged diagnosis.json", again
         ) from None
-    newer = "upgrade Uncork: pip install -U uncork" if schema > SCHEMA else again
-    raise WrongUse(f"{origin} has schema {schema}", f"schema {SCHEMA}", newer)
+    newer = "upgrade Uncork: pip install -U uncork" if schema > DIAGNOSIS_SCHEMA else again
+    raise WrongUse(f"{origin} has schema {schema}", f"schema {DIAGNOSIS_SCHEMA}", newer)
 
 
 class _OnlySchema(msgspec.Struct):

@@ -25,20 +25,20 @@ from uncork.core.edits.edit import (
     LoaderEdit,
     ProcessEdit,
     ValidationInput,
-    loosest,
-    of_validation,
+    find_loosest_guarantee,
+    select_validation_edits,
 )
 from uncork.core.edits.pipeline import PipelineEdit
 from uncork.core.edits.step import (
+    CodeSpecificEdit,
     MicroBatches,
-    OfCode,
     RecomputeActivations,
     StepEdit,
-    batches_in_one,
+    find_batch_multiplier,
 )
 
 # Raised whenever an older plan would be misread.
-SCHEMA: Final = 8
+PLAN_SCHEMA: Final = 8
 
 _UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
@@ -46,13 +46,13 @@ StageName = Literal["machine", "input", "host", "compile", "precision", "batch",
 OutcomeName = Literal["kept", "skipped", "rejected", "failed"]
 
 # Read by TensorFlow when it begins.
-INTRA_OP_THREADS: Final = "TF_NUM_INTRAOP_THREADS"
+INTRA_OP_THREADS_VARIABLE: Final = "TF_NUM_INTRAOP_THREADS"
 # Why a step was skipped that may have been worth trying.
-NO_TIME: Final = (
+NO_TIME_REASON: Final = (
     "what is left of the time budget is kept for confirming a result; raise it with --budget"
 )
 # A note.
-ENDED: Final = (
+LOOP_ENDED_NOTE: Final = (
     "the loop ended by itself, and the rest of the road was not tried: let it run longer, with "
     "more steps or epochs"
 )
@@ -73,17 +73,17 @@ class Proof(Record, frozen=True, kw_only=True):
         kind: The guarantee that was put to the test.
         passed: Never true by default.
         detail: How many elements or steps were compared, and what came out.
-        harmed: The training was seen to go otherwise; where it did not hold and this is not set,
-            nothing could be shown.
+        is_disproved: The training was seen to go otherwise; where it did not hold and this is not
+            set, nothing could be shown.
     """
 
     kind: Guarantee
     passed: bool
     detail: str
-    harmed: bool = False
+    is_disproved: bool = False
 
 
-class Step(Record, frozen=True, kw_only=True):
+class PlanStep(Record, frozen=True, kw_only=True):
     """One optimization of the road and what became of it.
 
     Attributes:
@@ -99,10 +99,11 @@ class Step(Record, frozen=True, kw_only=True):
         samples_per_s: Training speed with this step in force; None when it was not kept.
         at: ``file.py:line`` it concerns.
         source_edit: The same in the user's code, as a sentence or snippet; ``""`` where none is.
-        validates: It edits what feeds the validation: its speed-ups are of an epoch together with
-            its part of a validation, which ``samples_per_s`` does not contain.
-        saves: The same of how checkpoints are written: they are of steps and the saves among them.
-        graphs: Digests of what the step of a loop was traced to with this one in force.
+        is_for_validation: It edits what feeds the validation: its speed-ups are of an epoch
+            together with its part of a validation, which ``samples_per_s`` does not contain.
+        is_for_checkpoints: The same of how checkpoints are written: they are of steps and the saves
+            among them.
+        graph_digests: Digests of what the step of a loop was traced to with this one in force.
     """
 
     name: str
@@ -117,17 +118,17 @@ class Step(Record, frozen=True, kw_only=True):
     samples_per_s: float | None = None
     at: str | None = None
     source_edit: str = ""
-    validates: bool = False
-    saves: bool = False
-    graphs: tuple[str, ...] = ()
+    is_for_validation: bool = False
+    is_for_checkpoints: bool = False
+    graph_digests: tuple[str, ...] = ()
 
     @property
-    def apart(self) -> bool:
+    def is_secondary(self) -> bool:
         """It leaves the training's steps as they are."""
-        return self.validates or self.saves
+        return self.is_for_validation or self.is_for_checkpoints
 
     @property
-    def alone(self) -> bool:
+    def has_own_process(self) -> bool:
         """It was measured in a process of its own, not interleaved with what it is held against."""
         return any(isinstance(edit, ProcessEdit) for edit in self.edits)
 
@@ -147,12 +148,12 @@ class TimeToFinish(Record, frozen=True, kw_only=True):
 
     So are validations, where they take a good part of it and could be timed. The first epoch fills
     caches, so it is counted apart; the rest is extrapolated from the steady speed when the training
-    is longer than what was run (``extrapolated``).
+    is longer than what was run (``is_extrapolated``).
     """
 
     baseline_s: float
     tuned_s: float
-    extrapolated: bool
+    is_extrapolated: bool
 
 
 class ValidationTimes(Record, frozen=True, kw_only=True):
@@ -173,28 +174,29 @@ class Policy(Record, frozen=True, kw_only=True):
     """What ``tune`` was allowed to do.
 
     Attributes:
-        loosest: The weakest guarantee accepted; ``training`` only where the user consents to it.
+        loosest_guarantee: The weakest guarantee accepted; ``training`` only where the user consents
+            to it.
         memory_share: Of the memory still available, for caches.
         budget_s: For the whole tuning: the trials take what the final confirmation leaves.
-        disk_cache: A folder where files may be kept while something runs; ``""`` for none.
+        disk_cache_folder: A folder where files may be kept while something runs; ``""`` for none.
     """
 
-    loosest: Guarantee = "precision"
+    loosest_guarantee: Guarantee = "precision"
     memory_share: float = 0.5
     budget_s: float = 270.0
-    disk_cache: str = ""
+    disk_cache_folder: str = ""
 
 
 class Plan(Record, frozen=True, kw_only=True):
     """The content of ``plan.json``.
 
     ``digest`` covers everything else, so that a hand-edited plan is noticed: what was proved is
-    what is run. ``of_ceiling`` is the tuned speed over that of the tuned step on a resident batch,
-    measured in turn in the confirming processes; None until then. ``validation`` is set where the
-    plan edits what feeds it.
+    what is run. ``ceiling_share`` is the tuned speed over that of the tuned step on a resident
+    batch, measured in turn in the confirming processes; None until then. ``validation_times`` is
+    set where the plan edits what feeds it.
     """
 
-    schema: int = SCHEMA
+    schema: int = PLAN_SCHEMA
     script: str
     script_digest: str
     machine: Machine
@@ -204,42 +206,46 @@ class Plan(Record, frozen=True, kw_only=True):
     baseline: Measurement
     tuned: Measurement
     speedup: Speedup
-    of_ceiling: float | None = None
+    ceiling_share: float | None = None
     time_to_finish: TimeToFinish | None = None
-    validation: ValidationTimes | None = None
+    validation_times: ValidationTimes | None = None
     tuning_cost_s: float
-    steps: tuple[Step, ...]
+    steps: tuple[PlanStep, ...]
     notes: tuple[str, ...] = ()
     digest: str = ""
 
     @property
-    def kept(self) -> tuple[Step, ...]:
+    def accepted_steps(self) -> tuple[PlanStep, ...]:
         """Steps in force."""
         return tuple(step for step in self.steps if step.outcome == "kept")
 
     @property
-    def needed(self) -> tuple[Step, ...]:
+    def steps_needed_for_memory(self) -> tuple[PlanStep, ...]:
         """Those of them without which the training does not fit into memory."""
         fitting = MicroBatches | RecomputeActivations
-        return tuple(s for s in self.kept if any(isinstance(e, fitting) for e in s.edits))
+        return tuple(s for s in self.accepted_steps if any(isinstance(e, fitting) for e in s.edits))
 
     @property
-    def base(self) -> str:
+    def baseline_description(self) -> str:
         """What it is compared with: the training as written, or as it fits into memory."""
-        if not self.needed:
+        if not self.steps_needed_for_memory:
             return "as written"
-        in_parts = any(isinstance(e, MicroBatches) for s in self.needed for e in s.edits)
+        in_parts = any(
+            isinstance(e, MicroBatches) for s in self.steps_needed_for_memory for e in s.edits
+        )
         return "in parts" if in_parts else "with activations made again"
 
     @property
     def edits(self) -> tuple[Edit, ...]:
         """All edits in force, in the order they must be applied."""
-        return tuple(edit for step in self.kept for edit in step.edits)
+        return tuple(edit for step in self.accepted_steps for edit in step.edits)
 
     @property
-    def graphs(self) -> tuple[str, ...]:
+    def graph_digests(self) -> tuple[str, ...]:
         """What a loop's step may be traced to under the plan; empty where that is not compared."""
-        return next((step.graphs for step in reversed(self.kept) if step.graphs), ())
+        return next(
+            (step.graph_digests for step in reversed(self.accepted_steps) if step.graph_digests), ()
+        )
 
     @property
     def pipeline_edits(self) -> tuple[PipelineEdit, ...]:
@@ -257,9 +263,9 @@ class Plan(Record, frozen=True, kw_only=True):
         return tuple(e for e in self.edits if isinstance(e, StepEdit))
 
     @property
-    def times(self) -> int:
+    def batch_multiplier(self) -> int:
         """How many of the script's batches a planned step trains on."""
-        return batches_in_one(self.step_edits)
+        return find_batch_multiplier(self.step_edits)
 
     @property
     def backend(self) -> KerasBackend | None:
@@ -272,7 +278,7 @@ class Plan(Record, frozen=True, kw_only=True):
         return next((e.threads for e in self.edits if isinstance(e, IntraOpThreads)), 0)
 
     @property
-    def keeps_memory(self) -> bool:
+    def keeps_freed_memory(self) -> bool:
         """The script's process keeps what it frees."""
         return any(isinstance(e, KeepFreedMemory) for e in self.edits)
 
@@ -281,51 +287,55 @@ class Plan(Record, frozen=True, kw_only=True):
         """What the script's process is started with."""
         found: dict[str, str] = {"KERAS_BACKEND": self.backend.backend} if self.backend else {}
         if self.intra_op_threads:
-            found[INTRA_OP_THREADS] = str(self.intra_op_threads)
+            found[INTRA_OP_THREADS_VARIABLE] = str(self.intra_op_threads)
         return found
 
     @property
     def validation_edits(self) -> tuple[PipelineEdit, ...]:
         """Edits of the pipeline that feeds the validation."""
-        return of_validation(self.edits)
+        return select_validation_edits(self.edits)
 
     @property
-    def validation_pipeline(self) -> str:
+    def validation_pipeline_digest(self) -> str:
         """Digest of the pipeline that they are for; ``""`` where there are none."""
-        found = (edit.expects for edit in self.edits if isinstance(edit, ValidationInput))
+        found = (edit.expected_digest for edit in self.edits if isinstance(edit, ValidationInput))
         return next(found, "")
 
     @property
-    def knows_code(self) -> bool:
+    def is_code_specific(self) -> bool:
         """An edit is for code of the script's, known by its digest as it was while tuned.
 
         Of a model, too, whose ``train_step`` may hold a loop of its own.
         """
-        return any(getattr(e, "code", "") or isinstance(e, OfCode) for e in self.edits)
+        return any(
+            getattr(e, "code_digest", "") or isinstance(e, CodeSpecificEdit) for e in self.edits
+        )
 
     @property
-    def saving_edits(self) -> tuple[AsyncCheckpoint, ...]:
+    def checkpoint_edits(self) -> tuple[AsyncCheckpoint, ...]:
         """Edits of how checkpoints are written."""
         return tuple(e for e in self.edits if isinstance(e, AsyncCheckpoint))
 
     @property
     def guarantee(self) -> Guarantee:
         """The loosest promise among the kept steps."""
-        return loosest(*(step.guarantee for step in self.kept if step.guarantee))
+        return find_loosest_guarantee(
+            *(step.guarantee for step in self.accepted_steps if step.guarantee)
+        )
 
     @property
-    def target(self) -> float:
+    def ceiling_samples_per_s(self) -> float:
         """samples/s that the tuned training cannot exceed: the consumer's ceiling, after tuning."""
         if self.backend:  # its step was looked at on the other one
             return 0.0
-        if self.of_ceiling:
-            return self.tuned.samples_per_s / self.of_ceiling
+        if self.ceiling_share:
+            return self.tuned.samples_per_s / self.ceiling_share
         if self.intra_op_threads:  # likewise
             return 0.0
         return (self.after or self.before).ceilings.get("consumer", 0.0)
 
 
-def seal(plan: Plan) -> Plan:
+def seal_plan(plan: Plan) -> Plan:
     """Stamp a plan with the digest of its content."""
     # As the file gives it back: a whole number given for a float is read as 32.0, not 32.
     text = msgspec.json.encode(plan)
@@ -346,12 +356,12 @@ def _with_floats(value: Any) -> Any:
     return float(value) if type(value) is int else value
 
 
-def dump(plan: Plan) -> bytes:
+def serialize_plan(plan: Plan) -> bytes:
     """The text of ``plan.json``, sealed."""
-    return to_json(seal(plan))
+    return to_json(seal_plan(plan))
 
 
-def load(text: bytes, origin: str = "the plan") -> Plan:
+def parse_plan(text: bytes, origin: str = "the plan") -> Plan:
     """Read a plan, or say exactly why it is refused.
 
     Args:
@@ -369,9 +379,9 @@ def load(text: bytes, origin: str = "the plan") -> Plan:
         raise PlanRefused(
             f"{origin} is not a plan: {error}", "JSON with a 'schema'", again
         ) from None
-    if schema != SCHEMA:
-        newer = "upgrade Uncork: pip install -U uncork" if schema > SCHEMA else again
-        raise PlanRefused(f"{origin} has schema {schema}", f"schema {SCHEMA}", newer)
+    if schema != PLAN_SCHEMA:
+        newer = "upgrade Uncork: pip install -U uncork" if schema > PLAN_SCHEMA else again
+        raise PlanRefused(f"{origin} has schema {schema}", f"schema {PLAN_SCHEMA}", newer)
     try:
         plan = from_json(text, Plan)
     except _UNREADABLE as error:
@@ -398,7 +408,7 @@ def load_plan(path: Path) -> Plan:
         PlanRefused: It is not there, or not a plan, or not as it was proved.
     """
     try:
-        return load(path.read_bytes(), str(path))
+        return parse_plan(path.read_bytes(), str(path))
     except OSError as error:
         raise PlanRefused(
             f"cannot read the plan {path}: {error.strerror}",

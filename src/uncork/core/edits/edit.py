@@ -12,21 +12,21 @@ from uncork.core.edits.pipeline import PipelineEdit
 from uncork.core.edits.step import StepEdit
 
 # More threads than this wait for the interpreter, whatever they do beside it.
-MOST_WORKERS = 8
+MAX_WORKERS = 8
 # More processes than this are kept busy by no loader that one thread of the training hands on.
-MOST_PROCESSES = 16
+MAX_PROCESSES = 16
 # Batches that are asked for ahead, for each thread: fewer would leave some of them idle.
-AHEAD = 2
+PREFETCHED_BATCHES_PER_WORKER = 2
 Guarantee = Literal["exact", "rounding", "resampled", "precision", "training"]
 # From the strictest to the loosest; a plan promises the loosest of its steps.
 GUARANTEES: tuple[Guarantee, ...] = ("exact", "rounding", "resampled", "precision", "training")
 
 
-def loosest(*guarantees: Guarantee) -> Guarantee:
+def find_loosest_guarantee(*guarantees: Guarantee) -> Guarantee:
     """The weakest of some promises; ``exact`` when there are none.
 
     Example:
-        >>> loosest("exact", "precision", "rounding")
+        >>> find_loosest_guarantee("exact", "precision", "rounding")
         'precision'
     """
     return GUARANTEES[max((GUARANTEES.index(g) for g in guarantees), default=0)]
@@ -36,7 +36,7 @@ class LoaderWorkers(Record, tag="loader_workers", frozen=True, kw_only=True):
     """Let ``workers`` threads make the batches of a ``PyDataset``; they come in their order."""
 
     workers: int
-    expects: str
+    expected_digest: str
 
 
 class LoaderProcesses(Record, tag="loader_processes", frozen=True, kw_only=True):
@@ -44,20 +44,20 @@ class LoaderProcesses(Record, tag="loader_processes", frozen=True, kw_only=True)
 
     Attributes:
         processes: How many.
-        expects: Digest of the loader's code and settings.
-        draws: It draws random numbers, each batch from states of its own.
+        expected_digest: Digest of the loader's code and settings.
+        is_random: It draws random numbers, each batch from states of its own.
     """
 
     processes: int
-    expects: str
-    draws: bool = False
+    expected_digest: str
+    is_random: bool = False
 
 
 class LoaderCache(Record, tag="loader_cache", frozen=True, kw_only=True):
     """Make each batch of a ``PyDataset`` once, and keep it; all together take so many bytes."""
 
-    bytes: int
-    expects: str
+    size_bytes: int
+    expected_digest: str
 
 
 class ArrayFeed(Record, tag="array_feed", frozen=True, kw_only=True):
@@ -68,13 +68,13 @@ class ValidationInput(Record, tag="validation_input", frozen=True, kw_only=True)
     """Edit the pipeline of a ``fit``'s validation data, of this digest, by these edits in order."""
 
     edits: tuple[PipelineEdit, ...]
-    expects: str
+    expected_digest: str
 
 
 class AsyncCheckpoint(Record, tag="async_checkpoint", frozen=True, kw_only=True):
-    """Write the checkpoints of a ``fit`` in a thread, from copies that take so many ``bytes``."""
+    """Write the checkpoints of a ``fit`` in a thread, from copies of ``size_bytes``."""
 
-    bytes: int
+    size_bytes: int
 
 
 class IntraOpThreads(Record, tag="intra_op_threads", frozen=True, kw_only=True):
@@ -88,10 +88,10 @@ class KeepFreedMemory(Record, tag="keep_freed_memory", frozen=True, kw_only=True
 
 
 class KerasBackend(Record, tag="keras_backend", frozen=True, kw_only=True):
-    """Run the script on another backend of Keras's, of this ``release``, from its start on."""
+    """Run the script on another Keras backend, of this ``backend_version``, from its start."""
 
     backend: Literal["jax"]
-    release: str
+    backend_version: str
 
 
 PyDatasetEdit = LoaderWorkers | LoaderProcesses | LoaderCache
@@ -101,7 +101,7 @@ ProcessEdit = IntraOpThreads | KeepFreedMemory | KerasBackend
 Edit = PipelineEdit | LoaderEdit | StepEdit | ValidationInput | AsyncCheckpoint | ProcessEdit
 
 
-def of_validation(edits: tuple[Edit, ...]) -> tuple[PipelineEdit, ...]:
+def select_validation_edits(edits: tuple[Edit, ...]) -> tuple[PipelineEdit, ...]:
     """Those of the validation's pipeline, in order."""
     found = (edit.edits for edit in edits if isinstance(edit, ValidationInput))
     return tuple(edit for edits_of_one in found for edit in edits_of_one)

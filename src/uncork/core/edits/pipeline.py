@@ -12,33 +12,33 @@ class SplitMap(Record, tag="split_map", frozen=True, kw_only=True):
     """
 
     stage: int
-    expects: str
+    expected_digest: str
 
 
 class Cache(Record, tag="cache", frozen=True, kw_only=True):
     """Keep the elements after ``stage`` in memory; placed below any shuffle or repeat above it.
 
     Attributes:
-        bytes: That it will take; 0 where that is not known.
+        size_bytes: That it will take; 0 where that is not known.
     """
 
     stage: int
-    expects: str
-    bytes: int = 0
+    expected_digest: str
+    size_bytes: int = 0
 
 
 class DiskCache(Record, tag="disk_cache", frozen=True, kw_only=True):
     """Keep the elements after ``stage`` in files, placed like those of a :class:`Cache`.
 
     Attributes:
-        bytes: What the elements take; 0 where that is not known.
+        size_bytes: What the elements take; 0 where that is not known.
         folder: Where each process makes a folder of its own; ``""`` where there is none, and what
             is to be kept is made anew.
     """
 
     stage: int
-    expects: str
-    bytes: int = 0
+    expected_digest: str
+    size_bytes: int = 0
     folder: str = ""
 
 
@@ -46,141 +46,141 @@ class ParallelMap(Record, tag="parallel_map", frozen=True, kw_only=True):
     """Let the runtime run the serial map at ``stage`` on several elements at once, order kept."""
 
     stage: int
-    expects: str
+    expected_digest: str
 
 
 class DropUnused(Record, tag="drop_unused", frozen=True, kw_only=True):
     """Let the maps below the map at ``stage`` make only what it looks at."""
 
     stage: int
-    expects: str
+    expected_digest: str
 
 
 class DecodeAndCrop(Record, tag="decode_and_crop", frozen=True, kw_only=True):
     """Decode of each JPEG image that the map at ``stage`` crops only what it crops from it."""
 
     stage: int
-    expects: str
+    expected_digest: str
 
 
 class FilterFirst(Record, tag="filter_first", frozen=True, kw_only=True):
     """Move the filter, shard or skip at ``stage`` below the maps that do no work for it."""
 
     stage: int
-    expects: str
+    expected_digest: str
 
 
 class ShuffleFirst(Record, tag="shuffle_first", frozen=True, kw_only=True):
     """Move the maps directly below the shuffle at ``stage`` above it: it then holds their input."""
 
     stage: int
-    expects: str
+    expected_digest: str
 
 
 class VectorizeMap(Record, tag="vectorize_map", frozen=True, kw_only=True):
     """Batch first: the map at ``stage`` takes the whole batch, its function turned to stacks."""
 
     stage: int
-    expects: str
+    expected_digest: str
 
 
 class DrawFirst(Record, tag="draw_first", frozen=True, kw_only=True):
     """Draw the random numbers of a serial map in a map of their own; the work then in parallel."""
 
     stage: int
-    expects: str
+    expected_digest: str
 
 
 class InlineMap(Record, tag="inline_map", frozen=True, kw_only=True):
     """Run the map at ``stage`` in the thread that asks for its elements, one after the other."""
 
     stage: int
-    expects: str
+    expected_digest: str
 
 
 class ParallelInterleave(Record, tag="parallel_interleave", frozen=True, kw_only=True):
     """Read what a serial interleave opens, its readers in threads of their own, in order."""
 
     stage: int
-    expects: str
+    expected_digest: str
 
 
 class ReadAhead(Record, tag="read_ahead", frozen=True, kw_only=True):
-    """Read ``readers`` inputs of ``stage`` side by side, and hold ``elements`` of each, in order.
+    """Read ``readers`` inputs of ``stage`` in parallel, ``elements_per_reader`` of each, in order.
 
-    The stage goes through one input after the other. What is held takes so many ``bytes``.
+    The stage goes through one input after the other. What is held takes so many ``size_bytes``.
     """
 
     stage: int
-    expects: str
+    expected_digest: str
     readers: int
-    elements: int
-    bytes: int = 0
+    elements_per_reader: int
+    size_bytes: int = 0
 
 
 class LessAhead(Record, tag="less_ahead", frozen=True, kw_only=True):
     """Let the prefetch or parallel map at ``stage`` prepare only as much ahead as is of use."""
 
     stage: int
-    expects: str
+    expected_digest: str
 
 
 class Prefetch(Record, tag="prefetch", frozen=True, kw_only=True):
     """Prepare batches while the device works on the one before."""
 
-    expects: str
+    expected_digest: str
 
 
 class Rebatch(Record, tag="rebatch", frozen=True, kw_only=True):
-    """Put ``times`` batches together at the end of the pipeline, to ``batch_size`` samples."""
+    """Join ``batch_multiplier`` batches at the end of the pipeline, to ``batch_size`` samples."""
 
-    times: int
+    batch_multiplier: int
     batch_size: int
-    expects: str
+    expected_digest: str
 
 
 class AutotuneOff(Record, tag="autotune_off", frozen=True, kw_only=True):
     """Run without tf.data's autotuner, which can hold up the end of an epoch."""
 
-    expects: str
+    expected_digest: str
 
 
 class GatherLast(Record, tag="gather_last", frozen=True, kw_only=True):
     """Let numbers of rows go through the pipeline, and gather the rows of each batch at its end."""
 
-    expects: str
+    expected_digest: str
 
 
 class PyFunctionCache(Record, tag="py_function_cache", frozen=True, kw_only=True):
     """Call the Python functions of the map at ``stage`` once for each thing they are asked.
 
-    All answers take so many ``bytes``; the functions' ``code`` has this digest.
+    All answers take so many ``size_bytes``; the functions' ``code_digest`` has this digest.
     """
 
     stage: int
-    expects: str
-    bytes: int
-    code: str
+    expected_digest: str
+    size_bytes: int
+    code_digest: str
 
 
 class GeneratorCache(Record, tag="generator_cache", frozen=True, kw_only=True):
-    """Run the Python generator at ``stage`` once, and keep what it yields: so many ``bytes``.
+    """Run the Python generator at ``stage`` once, and keep what it yields: so many ``size_bytes``.
 
-    Its ``code`` has this digest.
+    Its ``code_digest`` has this digest.
     """
 
     stage: int
-    expects: str
-    bytes: int
-    code: str
+    expected_digest: str
+    size_bytes: int
+    code_digest: str
 
 
 class GeneratorChunks(Record, tag="generator_chunks", frozen=True, kw_only=True):
-    """Take up to ``elements`` of the Python generator at ``stage`` over into TensorFlow at once."""
+    """Pass up to ``max_elements`` of the Python generator at ``stage`` to TensorFlow at once."""
 
     stage: int
-    expects: str
-    elements: int
+    expected_digest: str
+    max_elements: int
 
 
 StageEdit = (

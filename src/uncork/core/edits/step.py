@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from uncork.core.base.record import Record
-from uncork.core.evidence.batches import OpenAxis
+from uncork.core.evidence.batches import VaryingAxis
 
 # Of layers, in Keras's words: what they compute in. Their weights are float32.
 Precision = Literal["mixed_bfloat16", "mixed_float16", "float32"]
@@ -15,40 +15,40 @@ class TfFunction(Record, tag="tf_function", frozen=True, kw_only=True):
     """Run a step that runs op by op as a ``tf.function``.
 
     All code of the user's that the step runs has this digest. The arguments that are called
-    ``numbers`` are given to it as tensors where they are Python numbers.
+    ``number_arguments`` are given to it as tensors where they are Python numbers.
     """
 
-    code: str
-    numbers: tuple[str, ...] = ()
+    code_digest: str
+    number_arguments: tuple[str, ...] = ()
 
 
 class ReduceRetracing(Record, tag="reduce_retracing", frozen=True, kw_only=True):
-    """Trace the ``tf.function`` that a loop calls, of this ``code``, once for all shapes.
+    """Trace the ``tf.function`` that a loop calls, of this ``code_digest``, once for all shapes.
 
     Dimensions in which two calls differ are left open.
     """
 
-    code: str
+    code_digest: str
 
 
 class TensorArguments(Record, tag="tensor_arguments", frozen=True, kw_only=True):
-    """Hand Python numbers over as tensors to the ``tf.function`` of a loop, of this ``code``.
+    """Pass Python numbers as tensors to the ``tf.function`` of a loop, of this ``code_digest``.
 
-    ``names`` are those of the arguments.
+    ``argument_names`` are those of the arguments.
     """
 
-    code: str
-    names: tuple[str, ...]
+    code_digest: str
+    argument_names: tuple[str, ...]
 
 
 class ArrayArguments(Record, tag="array_arguments", frozen=True, kw_only=True):
-    """Copy arrays for the ``tf.function`` of a loop, of this ``code``, only where they changed.
+    """Copy arrays for a loop's ``tf.function``, of this ``code_digest``, only where they changed.
 
-    ``names`` are those of the arguments.
+    ``argument_names`` are those of the arguments.
     """
 
-    code: str
-    names: tuple[str, ...]
+    code_digest: str
+    argument_names: tuple[str, ...]
 
 
 class ReuseIterator(Record, tag="reuse_iterator", frozen=True, kw_only=True):
@@ -56,13 +56,13 @@ class ReuseIterator(Record, tag="reuse_iterator", frozen=True, kw_only=True):
 
 
 class LayersInInput(Record, tag="layers_in_input", frozen=True, kw_only=True):
-    """Run the ``layers`` that the model begins with, by name, in the input pipeline.
+    """Run the ``layer_names`` that the model begins with, by name, in the input pipeline.
 
-    Where one of them ``draws`` random numbers, for one batch after the other.
+    Where one of them ``is_random`` random numbers, for one batch after the other.
     """
 
-    layers: tuple[str, ...]
-    draws: bool = False
+    layer_names: tuple[str, ...]
+    is_random: bool = False
 
 
 class MapOnDevice(Record, tag="map_on_device", frozen=True, kw_only=True):
@@ -73,33 +73,33 @@ class MapOnDevice(Record, tag="map_on_device", frozen=True, kw_only=True):
     ``placement``, in TensorFlow's words.
     """
 
-    expects: str
+    expected_digest: str
     placement: str = ""
 
 
 class PadLengths(Record, tag="pad_lengths", frozen=True, kw_only=True):
     """Fill each batch of a ``fit`` up, so that its lengths are multiples of ``multiple``.
 
-    ``axes`` are those of its tensors that differ from batch to batch. With ``validation`` what is
-    validated on is filled up likewise.
+    ``axes`` are those of its tensors that differ from batch to batch. With ``has_validation`` what
+    is validated on is filled up likewise.
     """
 
     multiple: int
-    axes: tuple[OpenAxis, ...]
-    validation: bool = False
+    axes: tuple[VaryingAxis, ...]
+    has_validation: bool = False
 
 
 class PadArguments(Record, tag="pad_arguments", frozen=True, kw_only=True):
-    """Fill arguments of the ``tf.function`` of a loop, of this ``code``, up as :class:`PadLengths`.
+    """Pad arguments of a loop's ``tf.function``, of this ``code_digest``, as :class:`PadLengths`.
 
-    ``axes`` are of its arguments, taken apart, in which calls differ. Calls of any other ``form``
-    are left as they are.
+    ``axes`` are of its arguments, taken apart, in which calls differ. Calls of any other
+    ``call_signature`` are left as they are.
     """
 
-    code: str
-    form: str
+    code_digest: str
+    call_signature: str
     multiple: int
-    axes: tuple[OpenAxis, ...]
+    axes: tuple[VaryingAxis, ...]
 
 
 class StepsPerExecution(Record, tag="steps_per_execution", frozen=True, kw_only=True):
@@ -109,13 +109,13 @@ class StepsPerExecution(Record, tag="steps_per_execution", frozen=True, kw_only=
 
 
 class LargerBatch(Record, tag="larger_batch", frozen=True, kw_only=True):
-    """Train on batches ``times`` as large, at the learning rate times ``rate``.
+    """Multiply the batch by ``batch_multiplier``, the rate by ``learning_rate_multiplier``.
 
     A tf.data pipeline gives such batches by :class:`Rebatch`; arrays are cut into them.
     """
 
-    times: int
-    rate: float
+    batch_multiplier: int
+    learning_rate_multiplier: float
 
 
 class MicroBatches(Record, tag="micro_batches", frozen=True, kw_only=True):
@@ -140,56 +140,56 @@ class FlatUpdates(Record, tag="flat_updates", frozen=True, kw_only=True):
 class FusedUpdates(Record, tag="fused_updates", frozen=True, kw_only=True):
     """Update each weight by one kernel of TensorFlow's, on the state as Keras keeps it.
 
-    In a loop of the user's own the step is a function, whose ``code`` has this digest.
+    In a loop of the user's own the step is a function, whose ``code_digest`` has this digest.
     """
 
-    code: str = ""
+    code_digest: str = ""
 
 
 class RowUpdates(Record, tag="row_updates", frozen=True, kw_only=True):
     """Read and update only those rows of tables of embeddings that a batch looks up."""
 
 
-class MapsAtOnce(Record, tag="maps_at_once", frozen=True, kw_only=True):
+class VectorizedMapFn(Record, tag="maps_at_once", frozen=True, kw_only=True):
     """Answer what the training step asks of ``tf.map_fn`` for all elements at once.
 
-    In a loop of the user's own the step is a function, whose ``code`` has this digest.
+    In a loop of the user's own the step is a function, whose ``code_digest`` has this digest.
     """
 
-    code: str = ""
+    code_digest: str = ""
 
 
 class JitCompile(Record, tag="jit_compile", frozen=True, kw_only=True):
     """Compile the training step with XLA.
 
-    In a loop of the user's own the step is a function, whose ``code`` has this digest.
+    In a loop of the user's own the step is a function, whose ``code_digest`` has this digest.
     """
 
-    code: str = ""
+    code_digest: str = ""
 
 
 class JitCompileOff(Record, tag="jit_compile_off", frozen=True, kw_only=True):
     """Run the training step on TensorFlow's own kernels, where the script asks for XLA.
 
-    In a loop of the user's own the step is a function, whose ``code`` has this digest.
+    In a loop of the user's own the step is a function, whose ``code_digest`` has this digest.
     """
 
-    code: str = ""
+    code_digest: str = ""
 
 
 class DtypePolicy(Record, tag="dtype_policy", frozen=True, kw_only=True):
-    """Compute in another dtype; ``keep`` names layers that stay as they are.
+    """Compute in another dtype; ``float32_layers`` names layers that stay as they are.
 
-    Those that only draw are meant and, where it is ``careful``, those that a low precision harms
-    first; in another model of the script they have other names.
+    Those that only draw are meant and, where it is ``is_precision_conservative``, those that a low
+    precision harms first; in another model of the script they have other names.
 
-    In a loop of the user's own the step is a function, whose ``code`` has this digest.
+    In a loop of the user's own the step is a function, whose ``code_digest`` has this digest.
     """
 
     policy: Precision
-    keep: tuple[str, ...] = ()
-    code: str = ""
-    careful: bool = False
+    float32_layers: tuple[str, ...] = ()
+    code_digest: str = ""
+    is_precision_conservative: bool = False
 
 
 # Of these, what has another function traced in the place of a loop's own.
@@ -198,16 +198,18 @@ FunctionEdit = (
     | ArrayArguments
     | ReduceRetracing
     | PadArguments
-    | MapsAtOnce
+    | VectorizedMapFn
     | FusedUpdates
     | JitCompile
     | JitCompileOff
     | DtypePolicy
 )
 # What makes batches of few lengths of those of many.
-FillsUp = PadLengths | PadArguments
+PaddingEdit = PadLengths | PadArguments
 # What was proved of a model holds for its own code and layers only.
-OfCode = JitCompile | DtypePolicy | PadLengths | MicroBatches | RecomputeActivations | LargerBatch
+CodeSpecificEdit = (
+    JitCompile | DtypePolicy | PadLengths | MicroBatches | RecomputeActivations | LargerBatch
+)
 StepEdit = (
     TfFunction
     | FunctionEdit
@@ -224,32 +226,37 @@ StepEdit = (
 )
 
 
-def has_own_mathematics(edits: tuple[StepEdit, ...]) -> bool:
+def has_reimplemented_math(edits: tuple[StepEdit, ...]) -> bool:
     """Whether they do themselves, as it was proved with one version, what Keras does."""
     own = FlatUpdates | FusedUpdates | RowUpdates | MicroBatches | LayersInInput
     return any(isinstance(edit, own) for edit in edits)
 
 
-def is_graph(edits: tuple[StepEdit, ...]) -> bool:
+def has_tf_function(edits: tuple[StepEdit, ...]) -> bool:
     """Whether they make a step that runs op by op a ``tf.function``."""
     return any(isinstance(edit, TfFunction) for edit in edits)
 
 
-def batches_in_one(edits: tuple[StepEdit, ...]) -> int:
+def find_batch_multiplier(edits: tuple[StepEdit, ...]) -> int:
     """How many of the script's batches a step trains on.
 
     Example:
-        >>> batches_in_one((LargerBatch(times=4, rate=2.0),)), batches_in_one(())
+        >>> (
+        ...     find_batch_multiplier(
+        ...         (LargerBatch(batch_multiplier=4, learning_rate_multiplier=2.0),)
+        ...     ),
+        ...     find_batch_multiplier(()),
+        ... )
         (4, 1)
     """
-    return next((edit.times for edit in edits if isinstance(edit, LargerBatch)), 1)
+    return next((edit.batch_multiplier for edit in edits if isinstance(edit, LargerBatch)), 1)
 
 
-def on_device(edits: tuple[StepEdit, ...]) -> MapOnDevice | None:
+def find_map_on_device(edits: tuple[StepEdit, ...]) -> MapOnDevice | None:
     """Which of the input pipeline's last maps the step does; of several edits the last one says."""
     return next((edit for edit in reversed(edits) if isinstance(edit, MapOnDevice)), None)
 
 
-def of_function(edits: tuple[StepEdit, ...]) -> tuple[FunctionEdit, ...]:
+def select_function_edits(edits: tuple[StepEdit, ...]) -> tuple[FunctionEdit, ...]:
     """The edits that have another function traced in the place of a loop's own, in order."""
     return tuple(edit for edit in edits if isinstance(edit, FunctionEdit))

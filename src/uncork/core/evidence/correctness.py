@@ -13,23 +13,23 @@ class KerasDefect(Record, frozen=True, kw_only=True):
         evidence: A sentence.
         remedy: What to type.
         at: Where it is called for, if that is in one place.
-        doubles_backward: It makes every step run what it differentiates twice.
+        has_double_backward: It makes every step run what it differentiates twice.
     """
 
     name: str
     evidence: str
     remedy: str
     at: str | None = None
-    doubles_backward: bool = False
+    has_double_backward: bool = False
 
 
-class PartedAnew(Record, frozen=True, kw_only=True):
+class ReshuffledSplit(Record, frozen=True, kw_only=True):
     """Training and validation data are parts of one dataset, by place, whose order changes.
 
     Attributes:
         shuffle_at: What puts it in another order in each pass, where that is known.
-        parts: The methods that part it: that of the training, that of the validation.
+        split_methods: The methods that part it: that of the training, that of the validation.
     """
 
     shuffle_at: str | None
-    parts: tuple[str, str]
+    split_methods: tuple[str, str]

@@ -8,43 +8,43 @@ from uncork.core.base.record import Record
 
 Phase = Literal["forward", "backward", "optimizer", "metrics"]
 # Seconds. A kernel that takes longer takes longer to compute than to be started.
-BRIEF_S: Final = 20e-6
+MAX_SHORT_KERNEL_S: Final = 20e-6
 
 
-class KernelPart(Record, frozen=True, kw_only=True):
+class KernelGroup(Record, frozen=True, kw_only=True):
     """Kernels that belong together: of one layer or line, in one phase of the step.
 
     Attributes:
         phase: Which one; what neither the tape, an optimizer nor a metric made is ``forward``.
         share: Of the time of all kernels of the step, 0 to 1.
-        calls: How many of them run in one step.
-        kernel: The kind that takes most of it, ``Conv2DBackpropFilter``.
+        calls_per_step: How many of them run in one step.
+        main_kernel: The kind that takes most of it, ``Conv2DBackpropFilter``.
         layer: Class of the Keras layer that they compute; ``""`` where none does.
         at: Where that layer is made, or what stands in the user's code.
-        rounds: Of the loop inside the step that they stand in; 0 outside of loops.
-        of_map: That loop is one of ``tf.map_fn``.
-        of_batch: Share of those that depend on the batch alone, not on any weight.
-        of_batch_at: The line of the step's own function that most of these come from; None for
+        loop_iterations: Of the loop inside the step that they stand in; 0 outside of loops.
+        is_map_fn_loop: That loop is one of ``tf.map_fn``.
+        batch_only_share: Share of those that depend on the batch alone, not on any weight.
+        batch_only_at: The line of the step's own function that most of these come from; None for
             what layers of a model do.
-        rows: Of the table of an ``Embedding`` that they pass over as a whole; 0 for others.
-        rows_used: Of these, what a batch looks up, at most.
-        compiled_apart: In a function of that layer's which XLA compiles by itself.
-        brief: Share of those that take less than ``BRIEF_S`` each.
-        brief_calls: How many of these run in one step.
+        table_rows: Of the table of an ``Embedding`` that they pass over as a whole; 0 for others.
+        max_used_rows: Of these, what a batch looks up, at most.
+        is_compiled_separately: In a function of that layer's which XLA compiles by itself.
+        short_kernel_share: Share of those that take less than ``MAX_SHORT_KERNEL_S`` each.
+        short_calls_per_step: How many of these run in one step.
     """
 
     phase: Phase
     share: float
-    calls: float
-    kernel: str
+    calls_per_step: float
+    main_kernel: str
     layer: str = ""
     at: str | None = None
-    rounds: int = 0
-    of_map: bool = False
-    of_batch: float = 0.0
-    of_batch_at: str | None = None
-    rows: int = 0
-    rows_used: int = 0
-    compiled_apart: bool = False
-    brief: float = 0.0
-    brief_calls: float = 0.0
+    loop_iterations: int = 0
+    is_map_fn_loop: bool = False
+    batch_only_share: float = 0.0
+    batch_only_at: str | None = None
+    table_rows: int = 0
+    max_used_rows: int = 0
+    is_compiled_separately: bool = False
+    short_kernel_share: float = 0.0
+    short_calls_per_step: float = 0.0

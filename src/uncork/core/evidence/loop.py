@@ -7,60 +7,60 @@ from typing import Literal
 from uncork.core.base.record import Record
 
 
-class Growth(Record, frozen=True, kw_only=True):
+class StateGrowth(Record, frozen=True, kw_only=True):
     """A variable that grows with every step, and the steps with it.
 
     Attributes:
         name: Of the attribute that holds it.
         bytes_per_step: By which it grows.
-        first_s: Of the first step.
-        added_s: By which each step is longer than the one before.
+        first_step_s: Of the first step.
+        added_s_per_step: By which each step is longer than the one before.
         at: Where it is changed, if that is in one place.
     """
 
     name: str
     bytes_per_step: float
-    first_s: float
-    added_s: float
+    first_step_s: float
+    added_s_per_step: float
     at: str | None = None
 
 
-class Unrolled(Record, frozen=True, kw_only=True):
+class UnrolledLoop(Record, frozen=True, kw_only=True):
     """A loop of Python's, or of a layer, that is written out round for round in the traced step.
 
     Attributes:
         at: The ``for`` statement, or where the layer is made.
-        ops: In the graph of the forward pass, as many as the loop became.
-        share: Part of all ops there, 0 to 1.
-        rounds: As often as it reads a variable; 0 where it reads none.
-        first_s: Seconds that the first step takes for being traced, or for being the first.
+        op_count: In the graph of the forward pass, as many as the loop became.
+        op_share: Part of all ops there, 0 to 1.
+        iterations: As often as it reads a variable; 0 where it reads none.
+        first_step_s: Seconds that the first step takes for being traced, or for being the first.
     """
 
     at: str
-    ops: int
-    share: float
-    rounds: int
-    first_s: float
+    op_count: int
+    op_share: float
+    iterations: int
+    first_step_s: float
 
     @property
-    def seconds(self) -> float:
+    def tracing_s(self) -> float:
         """Of the first step, what the loop takes if all ops take the same."""
-        return self.share * self.first_s
+        return self.op_share * self.first_step_s
 
 
-class Remade(Record, frozen=True, kw_only=True):
+class RecreatedFunction(Record, frozen=True, kw_only=True):
     """A compiled function that a script makes anew for each epoch.
 
     Attributes:
-        first_s: Seconds of its first call beyond those of a later one.
+        first_call_extra_s: Seconds of its first call beyond those of a later one.
         at: Where it is defined.
     """
 
-    first_s: float
+    first_call_extra_s: float
     at: str | None = None
 
 
-class Waiting(Record, frozen=True, kw_only=True):
+class HostSync(Record, frozen=True, kw_only=True):
     """Python waits for a value that the step computes.
 
     Attributes:
@@ -72,36 +72,36 @@ class Waiting(Record, frozen=True, kw_only=True):
     at: str | None = None
 
 
-class Answering(Record, frozen=True, kw_only=True):
+class EvaluationCalls(Record, frozen=True, kw_only=True):
     """A loop of the user's own calls Keras's ``evaluate`` or ``predict``.
 
     Attributes:
         share: Part of a step that passes in them, 0 to 1.
-        calls: For each step.
-        spared: Part of that which is the making of what they read through, 0 to 1.
-        tracing: Part of a step in which they have TensorFlow trace functions.
+        calls_per_step: For each step.
+        setup_share: Part of that which is the making of what they read through, 0 to 1.
+        tracing_share: Part of a step in which they have TensorFlow trace functions.
         at: The user's line that spends most in them.
     """
 
     share: float
-    calls: float
-    spared: float = 0.0
-    tracing: float = 0.0
+    calls_per_step: float
+    setup_share: float = 0.0
+    tracing_share: float = 0.0
     at: str | None = None
 
 
-class StartLine(Record, frozen=True, kw_only=True):
+class StartupLine(Record, frozen=True, kw_only=True):
     """A line of the user's that takes long before the training begins.
 
     Attributes:
         at: Which one.
         seconds: Until the training began.
-        in_framework: Most of them pass in TensorFlow or Keras, which the line calls.
+        is_in_framework: Most of them pass in TensorFlow or Keras, which the line calls.
     """
 
     at: str
     seconds: float
-    in_framework: bool = False
+    is_in_framework: bool = False
 
 
 LoopWork = Literal["metrics", "evaluation", "function", "graph", "plain"]
@@ -117,7 +117,7 @@ class LoopLine(Record, frozen=True, kw_only=True):
         seconds: Of one step on a resident batch, most likely; being watched slows Python down.
         share: Of that step, 0 to 1.
         function_at: Where the user's function begins that it spends most in.
-        grows: It gives a name what the name held before and more.
+        is_accumulating: It gives a name what the name held before and more.
     """
 
     at: str
@@ -125,9 +125,9 @@ class LoopLine(Record, frozen=True, kw_only=True):
     seconds: float
     share: float
     function_at: str | None = None
-    grows: bool = False
+    is_accumulating: bool = False
 
     @property
-    def is_beside(self) -> bool:
+    def is_outside_step(self) -> bool:
         """It belongs neither to the step nor to its input, as far as one can see."""
-        return self.grows or self.work in ("metrics", "evaluation", "function")
+        return self.is_accumulating or self.work in ("metrics", "evaluation", "function")

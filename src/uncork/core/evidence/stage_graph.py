@@ -12,63 +12,63 @@ from collections.abc import Iterator, Sequence
 from uncork.core.evidence.stage import Stage
 
 
-def made_from(stage: Stage) -> range:
+def subtree_indices(stage: Stage) -> range:
     """Indices of a stage and of all that it is made from: what a cache of it spares.
 
     Example:
-        >>> made_from(Stage(index=4, first=2, kind="map"))
+        >>> subtree_indices(Stage(index=4, first_index=2, kind="map"))
         range(2, 5)
     """
-    return range(stage.first, stage.index + 1)
+    return range(stage.first_index, stage.index + 1)
 
 
-def inputs_of(stages: Sequence[Stage], index: int) -> tuple[int, ...]:
+def input_indices(stages: Sequence[Stage], index: int) -> tuple[int, ...]:
     """Indices of the stages that one reads from, in the order of its inputs.
 
     Example:
-        >>> images, labels = (Stage(index=i, first=i, kind="range") for i in (0, 1))
-        >>> inputs_of([images, labels, Stage(index=2, kind="zip")], 2)
+        >>> images, labels = (Stage(index=i, first_index=i, kind="range") for i in (0, 1))
+        >>> input_indices([images, labels, Stage(index=2, kind="zip")], 2)
         (0, 1)
     """
     found: list[int] = []
     last = index - 1
-    while last >= stages[index].first:
+    while last >= stages[index].first_index:
         found.append(last)
-        last = stages[last].first - 1
+        last = stages[last].first_index - 1
     return tuple(reversed(found))
 
 
-def cropping_maps(stages: Sequence[Stage], index: int) -> tuple[Stage, ...]:
+def find_cropping_maps(stages: Sequence[Stage], index: int) -> tuple[Stage, ...]:
     """The map that crops images, and the one below it where that one decodes them.
 
     Example:
-        >>> load, crop = (Stage(index=i, kind="map", crops_below=i == 1) for i in (0, 1))
-        >>> [stage.index for stage in cropping_maps([load, crop], 1)]
+        >>> load, crop = (Stage(index=i, kind="map", has_upstream_decoder=i == 1) for i in (0, 1))
+        >>> [stage.index for stage in find_cropping_maps([load, crop], 1)]
         [0, 1]
     """
-    lower = inputs_of(stages, index)[-1:] if stages[index].crops_below else ()
+    lower = input_indices(stages, index)[-1:] if stages[index].has_upstream_decoder else ()
     return (*(stages[i] for i in lower), stages[index])
 
 
-def neighbours(stages: Sequence[Stage]) -> Iterator[tuple[Stage, Stage]]:
+def consecutive_stages(stages: Sequence[Stage]) -> Iterator[tuple[Stage, Stage]]:
     """Each stage that reads from a single one, with that one before it."""
     for position, stage in enumerate(stages):
-        inputs = inputs_of(stages, position)
+        inputs = input_indices(stages, position)
         if len(inputs) == 1:
             yield stages[inputs[0]], stage
 
 
-def depths(stages: Sequence[Stage]) -> list[int]:
+def join_depths(stages: Sequence[Stage]) -> list[int]:
     """How many joins lie above each stage.
 
     Example:
-        >>> images, labels = (Stage(index=i, first=i, kind="range") for i in (0, 1))
-        >>> depths([images, labels, Stage(index=2, kind="zip"), Stage(index=3, kind="batch")])
+        >>> images, labels = (Stage(index=i, first_index=i, kind="range") for i in (0, 1))
+        >>> join_depths([images, labels, Stage(index=2, kind="zip"), Stage(index=3, kind="batch")])
         [1, 1, 0, 0]
     """
     found = [0] * len(stages)
     for position in reversed(range(len(stages))):
-        inputs = inputs_of(stages, position)
+        inputs = input_indices(stages, position)
         for below in inputs:
             found[below] = found[position] + (len(inputs) > 1)
     return found

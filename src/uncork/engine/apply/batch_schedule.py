@@ -16,13 +16,13 @@ _OFF: Final = 0.1
 _STEPS: Final[WeakKeyDictionary[Any, tuple[int, int]]] = WeakKeyDictionary()
 
 
-def begun_at(plan: Plan, call: FitCall) -> int | None:
+def schedule_start_step(plan: Plan, call: FitCall) -> int | None:
     """What the optimizer had counted when the steps of a larger batch began; None of any other.
 
     What is traced in one ``fit`` and in the next has its schedule at the same place then, if
     nothing else has trained the model between them.
     """
-    if plan.times == 1:
+    if plan.batch_multiplier == 1:
         return None
     if is_resumed(plan, call):
         return 0
@@ -32,19 +32,19 @@ def begun_at(plan: Plan, call: FitCall) -> int | None:
 
 
 @contextmanager
-def counted(optimizer: Any, begun: int | None) -> Iterator[None]:
+def track_schedule(optimizer: Any, start_step: int | None) -> Iterator[None]:
     """Remember where the steps of a larger batch end, however the ``fit`` inside the block does."""
     try:
         yield
     finally:
-        if begun is not None:
-            _STEPS[optimizer] = begun, int(optimizer.iterations)
+        if start_step is not None:
+            _STEPS[optimizer] = start_step, int(optimizer.iterations)
 
 
 def is_resumed(plan: Plan, call: FitCall) -> bool:
     """A training under a plan for larger batches was stopped, and goes on from a checkpoint."""
     epoch = int(call.arguments.get("initial_epoch") or 0)
-    steps, times = plan.before.workload.steps_per_epoch, plan.times
+    steps, times = plan.before.workload.steps_per_epoch, plan.batch_multiplier
     if not (epoch and steps) or times == 1:
         return False
     expected = epoch * -(-steps // times)

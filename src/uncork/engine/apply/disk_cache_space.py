@@ -11,13 +11,16 @@ from uncork.core.base.errors import EditRefused
 from uncork.core.base.record import replace
 from uncork.core.documents.plan import Plan
 from uncork.core.edits.pipeline import DiskCache, PipelineEdit
-from uncork.core.evidence.storage import FOLDER_PREFIX
-from uncork.engine.apply.memory_budget import times_as_much
-from uncork.pipeline.ir.cache_files import check_folder
-from uncork.pipeline.ir.tree import Pipeline, read
-from uncork.pipeline.runtime.resume_state import continued
-from uncork.pipeline.transforms.disk_cache import files_complete, without_place_holders
-from uncork.training.variant import Version
+from uncork.core.evidence.storage import CACHE_FOLDER_PREFIX
+from uncork.engine.apply.memory_budget import data_growth
+from uncork.pipeline.ir.cache_files import check_cache_folder
+from uncork.pipeline.ir.tree import Pipeline, read_pipeline
+from uncork.pipeline.runtime.resume_state import continue_shuffles
+from uncork.pipeline.transforms.disk_cache import (
+    has_complete_disk_caches,
+    remove_cache_placeholders,
+)
+from uncork.training.variant import Variant
 
 
 def planned_dataset(plan: Plan, pipeline: Pipeline, at: str, *, strict: bool) -> Any:
@@ -39,7 +42,7 @@ def planned_dataset(plan: Plan, pipeline: Pipeline, at: str, *, strict: bool) ->
     if _in_files(edits):
         try:
             for edit in _in_files(edits):
-                check_folder(edit.folder, edit.bytes)
+                check_cache_folder(edit.folder, edit.size_bytes)
         except EditRefused as refusal:
             if strict:
                 raise
@@ -47,17 +50,17 @@ def planned_dataset(plan: Plan, pipeline: Pipeline, at: str, *, strict: bool) ->
                 f"uncork: {at} trains without its cache in files: {refusal.received}; "
                 f"{refusal.remedy}\n"
             )
-            return without_files(plan, pipeline)
-    return continued(_edited(edits, pipeline)).dataset
+            return without_disk_cache(plan, pipeline)
+    return continue_shuffles(_edited(edits, pipeline)).dataset
 
 
-def without_files(plan: Plan, pipeline: Pipeline) -> Any:
+def without_disk_cache(plan: Plan, pipeline: Pipeline) -> Any:
     """The dataset as planned, but that nothing is kept in files."""
     edits = [replace(e, folder="") if isinstance(e, DiskCache) else e for e in plan.pipeline_edits]
-    return continued(without_place_holders(_edited(tuple(edits), pipeline))).dataset
+    return continue_shuffles(remove_cache_placeholders(_edited(tuple(edits), pipeline))).dataset
 
 
-class FirstReaders:
+class DiskCacheReaders:
     """Who fills the files of a cache: one reader at a time, until they are complete.
 
     TensorFlow ends the pass of anybody else who begins before, with an error. An iterator that was
@@ -73,32 +76,33 @@ class FirstReaders:
         # Of each edited dataset, what was handed out last: its iterator keeps it alive.
         self._filling: dict[int, ReferenceType[Any]] = {}
 
-    def of(self, dataset: Any, edited: Any) -> Any:
+    def dataset_for(self, dataset: Any, edited_dataset: Any) -> Any:
         """What to read: the edited dataset, or, while somebody fills its files, one without them.
 
         Args:
             dataset: As the script made it.
-            edited: What was made of it; held by whoever asks.
+            edited_dataset: What was made of it; held by whoever asks.
         """
-        if edited is dataset or not _in_files(self._plan.pipeline_edits):
-            return edited
-        if files_complete(read(edited)):
-            return edited
-        filling = self._filling.get(id(edited))
+        if edited_dataset is dataset or not _in_files(self._plan.pipeline_edits):
+            return edited_dataset
+        if has_complete_disk_caches(read_pipeline(edited_dataset)):
+            return edited_dataset
+        filling = self._filling.get(id(edited_dataset))
         if filling is not None and filling() is not None:
-            return without_files(self._plan, read(dataset))
-        handed = copy.copy(edited)
-        self._filling[id(edited)] = ref(handed)
+            return without_disk_cache(self._plan, read_pipeline(dataset))
+        handed = copy.copy(edited_dataset)
+        self._filling[id(edited_dataset)] = ref(handed)
         return handed
 
 
-def files_failed(plan: Plan, error: BaseException | None) -> str:
+def disk_cache_error_hint(plan: Plan, error: BaseException | None) -> str:
     """What to say of an error that the files of a cache have led to; empty where it was another."""
     for edit in _in_files(plan.pipeline_edits):
-        if edit.folder and f"{edit.folder.rstrip('/')}/{FOLDER_PREFIX}" in str(error):
+        if edit.folder and f"{edit.folder.rstrip('/')}/{CACHE_FOLDER_PREFIX}" in str(error):
             return (
                 f"the error above is of the cache that the plan keeps in files in {edit.folder}: "
-                f"it needs about {edit.bytes / 1e9:.3g} GB there; make room, or tune again without "
+                f"it needs about {edit.size_bytes / 1e9:.3g} GB there; make room, or tune again "
+                "without "
                 "--disk-cache"
             )
     return ""
@@ -108,8 +112,8 @@ def _for_now(edit: PipelineEdit, plan: Plan, pipeline: Pipeline) -> PipelineEdit
     """Room for as much as there is by now, where an edit asks for room on a disk."""
     if not isinstance(edit, DiskCache):
         return edit
-    times = times_as_much(plan.before.stages, pipeline, edit.stage)
-    return replace(edit, bytes=round(times * edit.bytes))
+    times = data_growth(plan.before.stages, pipeline, edit.stage)
+    return replace(edit, size_bytes=round(times * edit.size_bytes))
 
 
 def _in_files(edits: tuple[PipelineEdit, ...]) -> list[DiskCache]:
@@ -117,6 +121,6 @@ def _in_files(edits: tuple[PipelineEdit, ...]) -> list[DiskCache]:
 
 
 def _edited(edits: tuple[PipelineEdit, ...], pipeline: Pipeline) -> Pipeline:
-    edited = Version(pipeline).with_pipeline_edits(edits).pipeline
+    edited = Variant(pipeline).with_pipeline_edits(edits).pipeline
     assert edited is not None
     return edited

@@ -12,12 +12,12 @@ from weakref import WeakSet
 
 from uncork.core.base.errors import EditRefused
 from uncork.core.documents.plan import Plan
-from uncork.core.edits.step import on_device
-from uncork.engine.apply.disk_cache_space import FirstReaders, planned_dataset
-from uncork.engine.apply.memory_budget import enough_memory, keeps
-from uncork.pipeline.ir.tree import Pipeline, read
-from uncork.pipeline.transforms.device_iterator import MadeThere
-from uncork.pycode.purity.memoized_function import a_pass_begins
+from uncork.core.edits.step import find_map_on_device
+from uncork.engine.apply.disk_cache_space import DiskCacheReaders, planned_dataset
+from uncork.engine.apply.memory_budget import check_cache_memory, has_cache
+from uncork.pipeline.ir.tree import Pipeline, read_pipeline
+from uncork.pipeline.transforms.device_iterator import DeviceMappedPipeline
+from uncork.pycode.purity.memoized_function import note_data_pass_start
 
 # Alike and of use again: those of folds or domains, taken in turn.
 _MOST: Final = 8
@@ -29,7 +29,7 @@ _EDITED: Final = "_uncork_edited"
 _THERE: Final = "_uncork_there"
 
 
-class PlannedData:
+class PlannedDatasets:
     """Edits what the plan knows, and hands on all else.
 
     A script may make its dataset anew for each pass. What a plan keeps of one would then never be
@@ -41,24 +41,24 @@ class PlannedData:
         strict: No room for a cache in files is such a reason.
 
     Attributes:
-        met: A dataset that the plan knows was reached.
+        is_reached: A dataset that the plan knows was reached.
     """
 
     def __init__(
         self, plan: Plan, refuse: Callable[[EditRefused, str], None], *, strict: bool = False
     ) -> None:
         self._strict = strict
-        self.met = False
+        self.is_reached = False
         self._plan = plan
         self._refuse = refuse
-        self._readers = FirstReaders(plan)
+        self._readers = DiskCacheReaders(plan)
         # Those that are still there: what was made of one goes when it does.
         self._alike: WeakSet[Any] = WeakSet()
         self._handed_out: WeakSet[Any] = WeakSet()
         self._count = 0
         self._read_again = self._given_up = False
 
-    def of(self, dataset: Any, at: str) -> Any:
+    def dataset_for(self, dataset: Any, at: str) -> Any:
         """What to iterate over instead."""
         given, edited = vars(dataset).get(_EDITED, (None, None))
         if given == id(dataset):  # a copy of one that was edited has its fields, too
@@ -67,13 +67,13 @@ class PlannedData:
         pipeline = None if self._given_up else self._known(dataset)
         if pipeline is None:
             return dataset
-        self.met = True
+        self.is_reached = True
         self._count += 1
         if self._count > _MOST and self._is_of_no_use(at):
             return dataset
         edited = dataset
         try:
-            enough_memory(self._plan, pipeline)
+            check_cache_memory(self._plan, pipeline)
             edited = self._as_planned(pipeline, at)
         except EditRefused as refusal:
             self._refuse(refusal, at)
@@ -83,31 +83,33 @@ class PlannedData:
         vars(dataset)[_EDITED] = id(dataset), edited
         return self._handed(dataset, edited)
 
-    def is_handed_out(self, dataset: Any) -> bool:
-        """It is what :meth:`of` gave for one that the plan knows."""
+    def has_returned(self, dataset: Any) -> bool:
+        """It is what :meth:`dataset_for` gave for one that the plan knows."""
         return dataset in self._handed_out
 
     def _handed(self, dataset: Any, edited: Any) -> Any:
-        a_pass_begins()
-        found = self._readers.of(dataset, edited)
+        note_data_pass_start()
+        found = self._readers.dataset_for(dataset, edited)
         self._handed_out.add(found)
         return found
 
     def iterator(self, dataset: Any, iterate: Callable[[Any], Any]) -> Any:
-        """Over what :meth:`of` has returned.
+        """Over what :meth:`dataset_for` has returned.
 
         Args:
             dataset: That.
             iterate: Gives TensorFlow's own iterator over a dataset.
         """
-        there: MadeThere | None = vars(dataset).get(_THERE)
-        return iterate(dataset) if there is None else there.iterator(iterate, dataset)
+        there: DeviceMappedPipeline | None = vars(dataset).get(_THERE)
+        return iterate(dataset) if there is None else there.create_iterator(iterate, dataset)
 
     def _as_planned(self, pipeline: Pipeline, at: str) -> Any:
-        moved = on_device(self._plan.step_edits)
+        moved = find_map_on_device(self._plan.step_edits)
         edited = planned_dataset(self._plan, pipeline, at, strict=self._strict)
         if moved is not None:
-            there = MadeThere(read(edited), moved.expects, moved.placement)
+            there = DeviceMappedPipeline(
+                read_pipeline(edited), moved.expected_digest, moved.placement
+            )
             edited = copy.copy(edited)  # it may be the script's own
             vars(edited)[_THERE] = there
         return edited
@@ -115,14 +117,14 @@ class PlannedData:
     def _known(self, dataset: Any) -> Pipeline | None:
         """What the plan was made for; None for all else, whatever it is."""
         with suppress(EditRefused):
-            pipeline = read(dataset)
-            if pipeline.digest == self._plan.before.workload.pipeline:
+            pipeline = read_pipeline(dataset)
+            if pipeline.digest == self._plan.before.workload.pipeline_digest:
                 return pipeline
         return None
 
     def _is_of_no_use(self, at: str) -> bool:
         """Many datasets were alike, something is kept of each, and none was read again."""
-        if self._read_again or not keeps(self._plan):
+        if self._read_again or not has_cache(self._plan):
             return False
         self._given_up = True
         for each in self._alike:

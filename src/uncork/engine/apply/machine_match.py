@@ -9,35 +9,37 @@ import tensorflow as tf
 
 from uncork.core.base.errors import EditRefused
 from uncork.core.base.machine import Machine
-from uncork.core.documents.plan import INTRA_OP_THREADS, Plan
+from uncork.core.documents.plan import INTRA_OP_THREADS_VARIABLE, Plan
 from uncork.core.edits.step import DtypePolicy
-from uncork.measure.machine.allocator import is_memory_kept
+from uncork.measure.machine.allocator import is_keeping_freed_memory
 from uncork.measure.machine.devices import (
     accelerators,
-    chosen_threads,
-    native_bfloat16,
-    native_float16,
+    configured_intra_op_threads,
+    has_native_bfloat16,
+    has_native_float16,
 )
-from uncork.measure.machine.probe import jax_version, probe
+from uncork.measure.machine.probe import jax_version, probe_host
 
 _WORDS: Final = {"cpu_model": "processor", "tensorflow": "TensorFlow", "keras": "Keras"}
 
 
-def other_machine(made_on: Machine) -> tuple[str, ...]:
+def machine_differences(plan_machine: Machine) -> tuple[str, ...]:
     """What differs here from the machine of a plan: what it proved may not hold to the last bit.
 
     Args:
-        made_on: Where the plan was proved.
+        plan_machine: Where the plan was proved.
 
     Example:
-        >>> here = probe(accelerators())
-        >>> other_machine(here)
+        >>> here = probe_host(accelerators())
+        >>> machine_differences(here)
         ()
     """
-    here = probe(accelerators())
-    found = {word: (getattr(made_on, name), getattr(here, name)) for name, word in _WORDS.items()}
-    if made_on.cpu_model:
-        was, now = (", ".join(m.devices) or "none" for m in (made_on, here))
+    here = probe_host(accelerators())
+    found = {
+        word: (getattr(plan_machine, name), getattr(here, name)) for name, word in _WORDS.items()
+    }
+    if plan_machine.cpu_model:
+        was, now = (", ".join(m.devices) or "none" for m in (plan_machine, here))
         found["accelerators"] = (was, now)
     return tuple(
         f"{word}: {was}, here {now or 'unknown'}"
@@ -46,14 +48,14 @@ def other_machine(made_on: Machine) -> tuple[str, ...]:
     )
 
 
-def other_libraries(made_on: Machine) -> tuple[str, ...]:
+def library_differences(plan_machine: Machine) -> tuple[str, ...]:
     """Which of TensorFlow and Keras is another release here than a plan was proved with.
 
     Args:
-        made_on: Where.
+        plan_machine: Where.
     """
     here = {"TensorFlow": tf.__version__, "Keras": keras.__version__}
-    was = {"TensorFlow": made_on.tensorflow, "Keras": made_on.keras}
+    was = {"TensorFlow": plan_machine.tensorflow, "Keras": plan_machine.keras}
     return tuple(f"{name} {was[name]}" for name in here if was[name] and was[name] != here[name])
 
 
@@ -70,11 +72,11 @@ def check_backend(plan: Plan) -> None:
             f"its {wanted.backend} backend, which the plan was made for",
             "let the script leave KERAS_BACKEND alone, or tune again",
         )
-    if wanted is not None and jax_version() != wanted.release:
+    if wanted is not None and jax_version() != wanted.backend_version:
         raise EditRefused(
             f"JAX is {jax_version() or 'not installed'}",
-            f"JAX {wanted.release}, which the plan was proved with",
-            f"pip install jax=={wanted.release}, or tune again",
+            f"JAX {wanted.backend_version}, which the plan was proved with",
+            f"pip install jax=={wanted.backend_version}, or tune again",
         )
 
 
@@ -85,12 +87,13 @@ def check_threads(plan: Plan) -> None:
         EditRefused: The script has chosen others, or this process was not started for the plan.
     """
     wanted = plan.intra_op_threads
-    if wanted and (found := chosen_threads()) != wanted:
+    if wanted and (found := configured_intra_op_threads()) != wanted:
         number = f"{found} threads" if found else "as many threads as it likes"
         raise EditRefused(
             f"TensorFlow runs each kernel on {number}",
             f"{wanted}, which the plan was made for",
-            f"start the script by 'uncork run', or with {INTRA_OP_THREADS}={wanted}, and let it "
+            f"start the script by 'uncork run', or with {INTRA_OP_THREADS_VARIABLE}={wanted}, and "
+            "let it "
             "leave tf.config.threading alone",
         )
 
@@ -101,7 +104,7 @@ def check_memory(plan: Plan) -> None:
     Raises:
         EditRefused: Threads have begun, and go on with the memory that they have.
     """
-    if plan.keeps_memory and not is_memory_kept():
+    if plan.keeps_freed_memory and not is_keeping_freed_memory():
         raise EditRefused(
             "this process gives back the memory that it frees",
             "one that was started to keep it, which the plan was made for",
@@ -116,7 +119,7 @@ def check_precision(plan: Plan) -> None:
         EditRefused: The plan wants bfloat16 or float16, and there is none.
     """
     wanted = {edit.policy for edit in plan.step_edits if isinstance(edit, DtypePolicy)}
-    natively = {"mixed_bfloat16": native_bfloat16, "mixed_float16": native_float16}
+    natively = {"mixed_bfloat16": has_native_bfloat16, "mixed_float16": has_native_float16}
     for policy, is_native in natively.items():
         if policy in wanted and is_native() is False:
             kind = policy.removeprefix("mixed_")

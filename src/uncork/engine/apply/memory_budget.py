@@ -17,19 +17,19 @@ from uncork.core.edits.pipeline import (
     ReadAhead,
 )
 from uncork.core.evidence.stage import Stage
-from uncork.measure.machine.probe import available_memory
-from uncork.pipeline.analysis.input_files import bytes_named
+from uncork.measure.machine.probe import available_memory_bytes
+from uncork.pipeline.analysis.input_files import named_file_bytes
 from uncork.pipeline.ir.tree import Pipeline
 
 _KEEPING: Final = {LoaderCache, PyFunctionCache, GeneratorCache}
 
 
-def keeps(plan: Plan) -> bool:
+def has_cache(plan: Plan) -> bool:
     """Something is made once and kept, for the next pass over the data."""
     return any(isinstance(edit, (Cache, DiskCache, *_KEEPING)) for edit in plan.edits)
 
 
-def times_as_much(stages: Sequence[Stage], pipeline: Pipeline | None, stage: int) -> float:
+def data_growth(stages: Sequence[Stage], pipeline: Pipeline | None, stage: int) -> float:
     """Elements now over those that a plan was made with; 1 where neither number is known.
 
     The stages are the same, one by one: a plan is used on no other pipeline. How many elements lie
@@ -42,18 +42,18 @@ def times_as_much(stages: Sequence[Stage], pipeline: Pipeline | None, stage: int
     """
     if pipeline is None or not stages:
         return 1.0
-    places = pipeline.places[: stage + 1]
+    places = pipeline.stage_locations[: stage + 1]
     now = [int(place.node.dataset.cardinality()) for place in places]
     kept = stages[min(stage, len(stages) - 1)]
-    pairs = list(zip((s.length or 0 for s in stages), now, strict=False))[kept.first :]
+    pairs = list(zip((s.length or 0 for s in stages), now, strict=False))[kept.first_index :]
     if kept.length is None:
-        sources = list(zip(stages, places, strict=False))[kept.first :]
-        named = ((s.file_bytes, bytes_named(p.node)) for s, p in sources if s.file_bytes)
+        sources = list(zip(stages, places, strict=False))[kept.first_index :]
+        named = ((s.file_bytes, named_file_bytes(p.node)) for s, p in sources if s.file_bytes)
         pairs += [(then, there) for then, there in named if then and there]
     return max((there / then for then, there in pairs if then > 0 and there > 0), default=1.0)
 
 
-def enough_memory(
+def check_cache_memory(
     plan: Plan, pipeline: Pipeline | None = None, validation: Pipeline | None = None
 ) -> None:
     """Refuse caches that this machine has no room for now.
@@ -67,19 +67,19 @@ def enough_memory(
         EditRefused: They would take more than the plan's share of the memory still available.
     """
     stages = plan.before.stages
-    loaders = [e.bytes for e in plan.loader_edits if isinstance(e, LoaderCache)]
+    loaders = [e.size_bytes for e in plan.loader_edits if isinstance(e, LoaderCache)]
     wanted = [*_caches(plan.pipeline_edits), *((size, len(stages) - 1) for size in loaders)]
     feed = plan.before.validation.feed if plan.before.validation else None
     others, of_validation = _caches(plan.validation_edits), feed.stages if feed else ()
     then = sum(size for size, _ in (*wanted, *others))
-    needed = sum(size * times_as_much(stages, pipeline, stage) for size, stage in wanted)
-    needed += sum(size * times_as_much(of_validation, validation, at) for size, at in others)
-    copies = sum(edit.bytes for edit in plan.saving_edits)  # as large as the model
+    needed = sum(size * data_growth(stages, pipeline, stage) for size, stage in wanted)
+    needed += sum(size * data_growth(of_validation, validation, at) for size, at in others)
+    copies = sum(edit.size_bytes for edit in plan.checkpoint_edits)  # as large as the model
     edits = [*plan.pipeline_edits, *plan.validation_edits]
-    ahead = sum(edit.bytes for edit in edits if isinstance(edit, ReadAhead))
+    ahead = sum(edit.size_bytes for edit in edits if isinstance(edit, ReadAhead))
     held = needed + copies + ahead
     more = needed / then if then else 1.0
-    available = available_memory()
+    available = available_memory_bytes()
     if held > plan.policy.memory_share * available and held:
         raise EditRefused(
             f"the plan's {_what(needed, copies)} up to {held / 1e9:.1f} GB of memory"
@@ -100,4 +100,4 @@ def _what(needed: float, copies: int) -> str:
 def _caches(edits: Sequence[PipelineEdit]) -> list[tuple[int, int]]:
     """Bytes, and the stage whose elements are kept."""
     kinds = Cache | PyFunctionCache | GeneratorCache
-    return [(edit.bytes, edit.stage) for edit in edits if isinstance(edit, kinds)]
+    return [(edit.size_bytes, edit.stage) for edit in edits if isinstance(edit, kinds)]

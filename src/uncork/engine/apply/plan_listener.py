@@ -12,49 +12,54 @@ from types import CodeType
 from typing import Any, Final
 from weakref import WeakSet
 
-from uncork.capture.base.listener import FitCall, LoopCall, PassThrough, StepCall
+from uncork.capture.base.listener import FitCall, LoopCall, PassThroughListener, StepCall
 from uncork.core.base.errors import EditRefused, PlanRefused
 from uncork.core.documents.plan import Plan
 from uncork.core.edits.step import (
     MapOnDevice,
     ReuseIterator,
     TfFunction,
-    has_own_mathematics,
-    is_graph,
-    of_function,
-    on_device,
+    find_map_on_device,
+    has_reimplemented_math,
+    has_tf_function,
+    select_function_edits,
 )
-from uncork.engine.apply.batch_schedule import begun_at, counted
+from uncork.engine.apply.batch_schedule import schedule_start_step, track_schedule
 from uncork.engine.apply.fit_arguments import (
-    data_of,
-    edited,
-    fills_up_other_data,
-    larger,
-    validated_on,
-    validation_of,
+    batch_size_arguments,
+    edited_dataset,
+    pads_other_data,
+    planned_data,
+    planned_validation,
+    validation_arguments,
 )
-from uncork.engine.apply.loop_datasets import PlannedData
+from uncork.engine.apply.loop_datasets import PlannedDatasets
 from uncork.engine.apply.machine_match import (
     check_memory,
     check_precision,
     check_threads,
-    other_libraries,
-    other_machine,
+    library_differences,
+    machine_differences,
 )
-from uncork.engine.loop.step_lookup import NO_FUNCTION, eager_step, step_around, step_of_loop
+from uncork.engine.loop.step_lookup import (
+    NO_STEP_FUNCTION,
+    find_step_around,
+    find_step_of_loop,
+    intercept_eager_step,
+)
 from uncork.engine.loop.step_switch import mode_of
 from uncork.engine.process.reached_trainings import does_real_work
-from uncork.engine.subject.workload_summary import brief_of_loop
+from uncork.engine.subject.workload_summary import summarize_loop
 from uncork.measure.machine.devices import accelerators
-from uncork.training.callbacks.async_checkpoint import SavesBeside, checkpoints
-from uncork.training.input.array_feed import arrays_in_one_thread, is_array_feed
+from uncork.training.callbacks.async_checkpoint import AsyncCheckpoints, find_async_checkpoints
+from uncork.training.input.array_feed import has_array_feed, read_arrays_in_one_thread
 from uncork.training.input.feed import Feed
-from uncork.training.input.loader_edits import loader_edited
-from uncork.training.loop_step.compiled_step import CompiledStep, code_of
-from uncork.training.optimizer.flat_updates import around
+from uncork.training.input.loader_edits import apply_loader_edits
+from uncork.training.loop_step.compiled_step import CompiledStep, function_code_digest
+from uncork.training.optimizer.flat_updates import wrap_callbacks
 from uncork.training.run.planned_step import PlannedStep
-from uncork.training.run.step_settings import iterators_of
-from uncork.training.transforms.eager_model import graph_training
+from uncork.training.run.step_settings import create_reused_iterators
+from uncork.training.transforms.eager_model import train_as_graph
 
 # Where a model has what was traced under the plan.
 _PLANNED: Final = "_uncork_planned"
@@ -64,35 +69,35 @@ _ANOTHER: Final = "it does not call the function that the plan was made for"
 _COMPILED: Final = "it is a tf.function already"
 
 
-class Running(PassThrough):
+class PlanListener(PassThroughListener):
     """Puts a plan in force at the training call it was made for.
 
     Args:
         plan: Sealed and loaded.
         strict: What does not fit ends the script; otherwise the training runs as written.
-        to_the_end: The process is the script's: what serves all calls of Keras's stays in force.
+        whole_process: The process is the script's: what serves all calls of Keras's stays in force.
     """
 
-    def __init__(self, plan: Plan, *, strict: bool, to_the_end: bool = False) -> None:
+    def __init__(self, plan: Plan, *, strict: bool, whole_process: bool = False) -> None:
         self.plan = plan
         self.strict = strict
         self.wants_loops = plan.before.workload.kind == "custom_loop" and bool(plan.edits)
         edits = plan.pipeline_edits or plan.loader_edits or plan.validation_edits
-        moved = on_device(plan.step_edits) if self.wants_loops else None
+        moved = find_map_on_device(plan.step_edits) if self.wants_loops else None
         self._edits_data = bool(plan.pipeline_edits or moved)
-        self._data_met = not (edits or plan.saving_edits or moved)
+        self._data_met = not (edits or plan.checkpoint_edits or moved)
         self._step_met = not plan.step_edits
-        self._process_met = not (plan.environment or plan.keeps_memory)
+        self._process_met = not (plan.environment or plan.keeps_freed_memory)
         self._reached = False
         self._other_calls = 0
         self._functions: WeakSet[Any] = WeakSet()
         self._told_machine = self._told_change = False
         self._trained: Any = None
-        self._data = PlannedData(plan, self._refuse, strict=strict)
-        self._iterators, self._to_the_end = iterators_of(plan.step_edits), to_the_end
+        self._data = PlannedDatasets(plan, self._refuse, strict=strict)
+        self._iterators, self._to_the_end = create_reused_iterators(plan.step_edits), whole_process
 
     @property
-    def met(self) -> bool:
+    def is_settled(self) -> bool:
         """The whole plan was put in force, or it was told why not."""
         return self._data_met and self._step_met and self._process_met
 
@@ -105,30 +110,38 @@ class Running(PassThrough):
         self._tell_machine()
         arguments = dict(call.arguments)
         try:
-            validation = validation_of(self.plan, call)
-            arguments["x"] = data_of(self.plan, call, validation, strict=self.strict)
-            arguments.update(larger(self.plan, Feed.of(call.arguments), call.arguments))
+            validation = planned_validation(self.plan, call)
+            arguments["x"] = planned_data(self.plan, call, validation, strict=self.strict)
+            arguments.update(
+                batch_size_arguments(self.plan, Feed.from_arguments(call.arguments), call.arguments)
+            )
             if validation is not None:
-                arguments["validation_data"] = edited(self.plan.validation_edits, validation)
+                arguments["validation_data"] = edited_dataset(
+                    self.plan.validation_edits, validation
+                )
             planned = self._planned(call)
             if planned:
-                arguments["x"] = planned.fed(arguments)
-                arguments.update(validated_on(planned, arguments, call.at, strict=self.strict))
+                arguments["x"] = planned.training_x(arguments)
+                arguments.update(
+                    validation_arguments(planned, arguments, call.at, strict=self.strict)
+                )
             beside = self._saving(arguments, call.at)
             arguments["callbacks"] = beside.callbacks
-            if planned and planned.group:
-                arguments["callbacks"] = around(planned.group, arguments.get("callbacks"))
+            if planned and planned.flat_group:
+                arguments["callbacks"] = wrap_callbacks(
+                    planned.flat_group, arguments.get("callbacks")
+                )
         except (EditRefused, PlanRefused) as refusal:
             self._refuse(refusal, call.at)
             return self._as_written(call)
         with (
-            loader_edited(arguments["x"], self.plan.loader_edits),
+            apply_loader_edits(arguments["x"], self.plan.loader_edits),
             self._arrays_read(call.at),
-            beside.in_force(),
-            planned.in_force() if planned else nullcontext(),
+            beside.active(),
+            planned.active() if planned else nullcontext(),
             self._reusing(),
             self._guarded(call),
-            counted(call.model.optimizer, planned.begun if planned else None),
+            track_schedule(call.model.optimizer, planned.schedule_start_step if planned else None),
         ):
             history = call.original(**arguments)
         self._trained = call.model if self.plan.backend else None  # it is asked for there alone
@@ -150,7 +163,7 @@ class Running(PassThrough):
     def _as_written(call: FitCall) -> Any:
         """A model that was trained under the plan before may have to go on as it was traced."""
         before: PlannedStep | None = vars(call.model).get(_PLANNED)
-        with before.goes_on() if before else nullcontext():
+        with before.keep_trained_weights() if before else nullcontext():
             return call.original(**call.arguments)
 
     def _planned(self, call: FitCall) -> PlannedStep | None:
@@ -160,12 +173,12 @@ class Running(PassThrough):
         held = vars(call.model)  # where it goes when the model does
         step: PlannedStep | None = held.get(_PLANNED)
         edits = self.plan.step_edits
-        begun = begun_at(self.plan, call)
-        same = step is not None and step.edits == edits and step.begun == begun
-        if step is None or not same or not step.serves(call.model):
+        begun = schedule_start_step(self.plan, call)
+        same = step is not None and step.edits == edits and step.schedule_start_step == begun
+        if step is None or not same or not step.is_valid_for(call.model):
             refuse = functools.partial(self._goes_on, call.at, "as it was")
             step = held[_PLANNED] = PlannedStep(call.model, edits, refuse)
-        step.begun = begun
+        step.schedule_start_step = begun
         return step
 
     def _reusing(self) -> AbstractContextManager[None]:
@@ -174,13 +187,13 @@ class Running(PassThrough):
         if iterators is None:
             return nullcontext()
         if not self._to_the_end:
-            return iterators.in_force()
+            return iterators.active()
         self._iterators = None
-        iterators.put_in_force()
+        iterators.activate()
         return nullcontext()
 
     def _arrays_read(self, at: str) -> AbstractContextManager[None]:
-        if not is_array_feed(self.plan.loader_edits):
+        if not has_array_feed(self.plan.loader_edits):
             return nullcontext()
 
         def refuse(refusal: EditRefused) -> None:
@@ -188,13 +201,15 @@ class Running(PassThrough):
                 raise PlanRefused(refusal.received, refusal.expected, refusal.remedy) from refusal
             sys.stderr.write(f"uncork: {at} reads its arrays as written: {refusal}\n")
 
-        return arrays_in_one_thread(refuse)
+        return read_arrays_in_one_thread(refuse)
 
-    def _saving(self, arguments: Mapping[str, Any], at: str) -> SavesBeside:
+    def _saving(self, arguments: Mapping[str, Any], at: str) -> AsyncCheckpoints:
         """The checkpoints that are written beside the training; none, where the plan has none."""
         given = arguments.get("callbacks")
-        found = SavesBeside(given, checkpoints(given) if self.plan.saving_edits else [])
-        if self.plan.saving_edits and not found.checkpoints:
+        found = AsyncCheckpoints(
+            given, find_async_checkpoints(given) if self.plan.checkpoint_edits else []
+        )
+        if self.plan.checkpoint_edits and not found.checkpoints:
             why = "there is no ModelCheckpoint of Keras's own that writes .keras or .weights.h5"
             if self.strict:
                 raise PlanRefused(why, "the one that the plan was made for", "tune again")
@@ -202,18 +217,18 @@ class Running(PassThrough):
         return found
 
     def _guarded(self, call: FitCall) -> AbstractContextManager[None]:
-        if not is_graph(self.plan.step_edits):
+        if not has_tf_function(self.plan.step_edits):
             return nullcontext()
-        return graph_training(call.model, functools.partial(self._goes_on, call.at, "op by op"))
+        return train_as_graph(call.model, functools.partial(self._goes_on, call.at, "op by op"))
 
     def loop(self, call: LoopCall, first: Iterator[Any]) -> Iterator[Any]:
         """Let the loop's step run as the plan says; the loop itself goes on."""
         if self._begins(call):
-            if is_graph(self.plan.step_edits):
+            if has_tf_function(self.plan.step_edits):
                 evidence = call.evidence
-                eager = evidence.eager_step
-                code = step_of_loop(evidence.eager_codes, call.at) if eager else None
-                self._take(call.at, code, NO_FUNCTION if eager else _COMPILED)
+                eager = evidence.has_eager_step
+                code = find_step_of_loop(evidence.eager_codes, call.at) if eager else None
+                self._take(call.at, code, NO_STEP_FUNCTION if eager else _COMPILED)
             else:
                 self.wants_steps = True
         return first
@@ -221,9 +236,9 @@ class Running(PassThrough):
     def step_loop(self, call: StepCall) -> Callable[[StepCall], Any] | None:
         """The same of a loop that reads no dataset."""
         if self._begins(call):
-            if is_graph(self.plan.step_edits):
-                code = step_around(sys._getframe()) if call.eager else None
-                self._take(call.at, code, NO_FUNCTION if call.eager else _COMPILED)
+            if has_tf_function(self.plan.step_edits):
+                code = find_step_around(sys._getframe()) if call.is_eager else None
+                self._take(call.at, code, NO_STEP_FUNCTION if call.is_eager else _COMPILED)
             else:
                 self.wants_steps = True
                 self.step(call.step)
@@ -237,13 +252,16 @@ class Running(PassThrough):
         at = self.plan.before.workload.at
         if function not in self._functions:
             self._functions.add(function)
-            codes = {edit.code for edit in of_function(self.plan.step_edits)}
-            if codes == {code_of(function)}:
+            codes = {edit.code_digest for edit in select_function_edits(self.plan.step_edits)}
+            if codes == {function_code_digest(function)}:
                 # Of a second one the first training was made by then: nothing ends for its sake.
                 ends = self.strict and not self._step_met
                 step = CompiledStep(function, functools.partial(self._goes_on, at, strict=ends))
                 self._step_met = True
-                step.mode, step.expects = mode_of(self.plan.step_edits), self._graphs()
+                step.mode, step.expected_graph_digests = (
+                    mode_of(self.plan.step_edits),
+                    self._graphs(),
+                )
         if not self._step_met:
             self._other_calls += 1
             if self._other_calls == _PATIENCE:
@@ -254,8 +272,8 @@ class Running(PassThrough):
         """Iterate over the edited pipeline where a custom loop reads the one the plan knows."""
         if not (self.wants_loops and self._edits_data):
             return dataset
-        found = self._data.of(dataset, at)
-        if self._data.met and not self._data_met:
+        found = self._data.dataset_for(dataset, at)
+        if self._data.is_reached and not self._data_met:
             self._data_met = True
             self._tell_machine()
         return found
@@ -264,14 +282,14 @@ class Running(PassThrough):
         """One that makes its elements on the step's device, where the plan says so."""
         return self._data.iterator(dataset, iterate)
 
-    def data(self, call: FitCall) -> Any:
+    def training_data(self, call: FitCall) -> Any:
         """What a trial on another backend trains on.
 
         Raises:
             PlanRefused: The plan does not fit.
             EditRefused: Likewise.
         """
-        return data_of(self.plan, call, None, strict=self.strict)
+        return planned_data(self.plan, call, None, strict=self.strict)
 
     def _begins(self, call: LoopCall | StepCall) -> bool:
         """This is the loop whose step the plan edits, reached for the first time.
@@ -284,7 +302,7 @@ class Running(PassThrough):
         if self._reached or not is_meant:
             return False
         if not self._data_met or not self._reads_what_was_edited(call):
-            if isinstance(call, LoopCall) and not does_real_work(brief_of_loop(call, epochs=1)):
+            if isinstance(call, LoopCall) and not does_real_work(summarize_loop(call, epochs=1)):
                 return False
             self._reached = self._data_met = self._step_met = self._process_met = True
             self.wants_loops = False
@@ -309,12 +327,12 @@ class Running(PassThrough):
     def _reads_what_was_edited(self, call: LoopCall | StepCall) -> bool:
         """Other data that looks the same, and was read before, is no sign of it."""
         return not (self._edits_data and isinstance(call, LoopCall)) or (
-            self._data.is_handed_out(call.dataset)
+            self._data.has_returned(call.dataset)
         )
 
     def _why_as_it_was(self, call: LoopCall | StepCall) -> str:
         """Why its step cannot run as planned, as far as is known before; ``""`` if it can."""
-        if not self._edits_data and fills_up_other_data(self.plan, call):
+        if not self._edits_data and pads_other_data(self.plan, call):
             return _other_data().received
         try:
             check_precision(self.plan)
@@ -327,7 +345,7 @@ class Running(PassThrough):
         kinds = ReuseIterator | MapOnDevice
         around_it = [edit for edit in self.plan.step_edits if isinstance(edit, kinds)]
         if self._iterators is not None:
-            self._iterators.put_in_force()
+            self._iterators.activate()
             self._tell_machine()
         if len(around_it) == len(self.plan.step_edits):
             self._step_met = True
@@ -336,10 +354,10 @@ class Running(PassThrough):
 
     def _tell_machine(self) -> None:
         """Once: what was proved on another machine need not be the same here to the last bit."""
-        changed = () if self._told_machine else other_machine(self.plan.machine)
+        changed = () if self._told_machine else machine_differences(self.plan.machine)
         self._told_machine = True
-        libraries = other_libraries(self.plan.machine)
-        if self.strict and libraries and has_own_mathematics(self.plan.step_edits):
+        libraries = library_differences(self.plan.machine)
+        if self.strict and libraries and has_reimplemented_math(self.plan.step_edits):
             raise PlanRefused(
                 f"the plan does in Uncork's own way what Keras does, and was proved with "
                 f"{' and '.join(libraries)}",
@@ -356,13 +374,18 @@ class Running(PassThrough):
         """Let a step that runs op by op be a graph; say why where there is none."""
         self._step_met = True
         edit = next(e for e in self.plan.step_edits if isinstance(e, TfFunction))
-        step = eager_step(code, functools.partial(self._goes_on, at))
+        step = intercept_eager_step(code, functools.partial(self._goes_on, at))
         if step is None:
-            self._goes_on(at, "op by op" if otherwise is NO_FUNCTION else "as it was", otherwise)
+            self._goes_on(
+                at, "op by op" if otherwise is NO_STEP_FUNCTION else "as it was", otherwise
+            )
         else:
-            step.expects_code, step.numbers = edit.code, edit.numbers
+            step.expected_code_digest, step.number_arguments = (
+                edit.code_digest,
+                edit.number_arguments,
+            )
             step.on_change = functools.partial(self._traced_anew, at)
-            step.mode, step.expects = mode_of(self.plan.step_edits), self._graphs()
+            step.mode, step.expected_graph_digests = mode_of(self.plan.step_edits), self._graphs()
 
     def _traced_anew(self, at: str, what: str) -> None:
         """Told once: a loop may change it in every epoch."""
@@ -379,8 +402,8 @@ class Running(PassThrough):
         On another kind of device Keras may have other ops for the same layer.
         """
         made_on = self.plan.machine
-        other = other_libraries(made_on) or bool(made_on.devices) != bool(accelerators())
-        return frozenset(() if other else self.plan.graphs)
+        other = library_differences(made_on) or bool(made_on.devices) != bool(accelerators())
+        return frozenset(() if other else self.plan.graph_digests)
 
     def _goes_on(self, at: str, how: str, why: str, *, strict: bool | None = None) -> None:
         if self.strict if strict is None else strict:
@@ -397,7 +420,11 @@ class Running(PassThrough):
             raise PlanRefused(refusal.received, refusal.expected, refusal.remedy) from refusal
         threads = self.plan.intra_op_threads
         still = f", but for {threads} thread(s) within a kernel" if threads else ""
-        still += ", but for freed memory, which its process keeps" if self.plan.keeps_memory else ""
+        still += (
+            ", but for freed memory, which its process keeps"
+            if self.plan.keeps_freed_memory
+            else ""
+        )
         sys.stderr.write(f"uncork: {at} trains as written, without the plan{still}: {refusal}\n")
 
 

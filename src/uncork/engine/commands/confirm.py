@@ -13,13 +13,19 @@ from uncork.core.base.errors import UncorkError
 from uncork.core.base.journal import Event
 from uncork.core.base.measurement import Comparison, Measurement, compare, spread
 from uncork.core.base.record import replace
-from uncork.core.costmodel.validation_time import seconds_of
+from uncork.core.costmodel.validation_time import epoch_and_validation_s
 from uncork.core.documents.job import Confirmation, Job
-from uncork.core.documents.plan import Plan, Speedup, Step, TimeToFinish, ValidationTimes
+from uncork.core.documents.plan import Plan, PlanStep, Speedup, TimeToFinish, ValidationTimes
 from uncork.core.edits.edit import LoaderCache
 from uncork.core.edits.pipeline import Cache, DiskCache, GeneratorCache, PyFunctionCache
-from uncork.engine.process.worker_process import Follow, Script, own_folder, run_quietly, write_plan
-from uncork.engine.subject.time_budget import PAIRS
+from uncork.engine.process.worker_process import (
+    EventHandler,
+    Script,
+    run_quiet_worker,
+    temporary_folder,
+    write_plan,
+)
+from uncork.engine.subject.time_budget import CONFIRMATION_PAIRS
 
 # More of them where these leave a gain open that is worth having: at most once, and all count.
 _MORE_PAIRS: Final = 2
@@ -32,7 +38,7 @@ _FRESH: Final = "in fresh processes"
 _KEEPING: Final = Cache | DiskCache | GeneratorCache | LoaderCache | PyFunctionCache
 
 
-def confirm(plan: Plan, script: Script, follow: Follow) -> tuple[Plan, bool]:
+def confirm(plan: Plan, script: Script, on_event: EventHandler) -> tuple[Plan, bool]:
     """Run both versions in fresh processes, A B B A A B, and put the figures into the plan.
 
     A process that fails leaves the plan unconfirmed, with a note that says why. A plan that turns
@@ -43,12 +49,12 @@ def confirm(plan: Plan, script: Script, follow: Follow) -> tuple[Plan, bool]:
         were missing that were to tell more.
     """
     try:
-        with own_folder() as folder:
+        with temporary_folder() as folder:
             jobs = _jobs(plan, Path(folder))
-            if plan.needed == plan.kept:
+            if plan.steps_needed_for_memory == plan.accepted_steps:
                 return _seen_to_train(plan, _measured(jobs[1], script)), False
-            turns = _InTurn(jobs, plan.base, script, follow)
-            ours, theirs = turns.more(PAIRS)
+            turns = _InTurn(jobs, plan.baseline_description, script, on_event)
+            ours, theirs = turns.more(CONFIRMATION_PAIRS)
             if _leaves_open(plan, ours, theirs):
                 ours, theirs = turns.once_more(_MORE_PAIRS)
     except UncorkError as error:
@@ -65,15 +71,15 @@ def _jobs(plan: Plan, folder: Path) -> tuple[Job, Job]:
     work = plan.before.workload
     base = Job(
         mode="confirm",
-        training=work.index,
-        in_loop=work.called_in_loop,
-        validates=_validates(plan),
+        training_index=work.index,
+        is_fit_in_loop=work.is_fit_in_loop,
+        has_validation=_validates(plan),
     )
     path = write_plan(plan, folder / "plan.json")
-    with_plan = replace(base, plan=path, environment=plan.environment)
-    if plan.needed:
-        needed = replace(plan, steps=plan.needed)
-        base = replace(base, plan=write_plan(needed, folder / "needed.json"))
+    with_plan = replace(base, plan_path=path, environment=plan.environment)
+    if plan.steps_needed_for_memory:
+        needed = replace(plan, steps=plan.steps_needed_for_memory)
+        base = replace(base, plan_path=write_plan(needed, folder / "needed.json"))
     return base, with_plan
 
 
@@ -97,7 +103,9 @@ class _InTurn:
         interrupted: While more were run than are necessary.
     """
 
-    def __init__(self, jobs: tuple[Job, Job], base: str, script: Script, follow: Follow) -> None:
+    def __init__(
+        self, jobs: tuple[Job, Job], base: str, script: Script, follow: EventHandler
+    ) -> None:
         self._jobs = jobs
         self._names = (base, "with the plan")
         self._script = script
@@ -113,7 +121,11 @@ class _InTurn:
             which = (0, 1, 1, 0)[number % 4]
             known, job = self._found[which], self._jobs[which]
             if known and (known[0].first_epoch_s or math.inf) > _LONG_S:
-                job = replace(job, first_epoch_s=_LONG_S, whole=known[0].first_epoch_s is not None)
+                job = replace(
+                    job,
+                    max_first_epoch_s=_LONG_S,
+                    is_full_cache_fill=known[0].first_epoch_s is not None,
+                )
             known.append(_measured(job, self._script))
             speed = known[-1].measurement.samples_per_s
             text = f"fresh process {number + 1} of {total}, {self._names[which]}"
@@ -132,7 +144,7 @@ class _InTurn:
 
 
 def _measured(job: Job, script: Script) -> Confirmation:
-    found = run_quietly(job, script).confirmation
+    found = run_quiet_worker(job, script).confirmation
     assert found is not None
     return found
 
@@ -142,7 +154,7 @@ def _seen_to_train(plan: Plan, found: Confirmation) -> Plan:
     speedup = replace(plan.speedup, n_processes=1)
     measured = found.measurement
     return replace(
-        plan, baseline=measured, tuned=measured, speedup=speedup, of_ceiling=found.of_ceiling
+        plan, baseline=measured, tuned=measured, speedup=speedup, ceiling_share=found.ceiling_share
     )
 
 
@@ -151,13 +163,15 @@ def _confirmed(plan: Plan, ours: list[Confirmation], theirs: list[Confirmation])
     if _trains_as_before(plan):  # what differs is noise
         found = replace(found, verdict="not_proven")
     if found.verdict == "slower":
-        return withdrawn(plan, found, combine([c.measurement for c in ours]))
+        return withdraw_plan(plan, found, combine_measurements([c.measurement for c in ours]))
     validation = _validation(plan, ours, theirs)
     if validation and validation.speedup.verdict == "slower":
         span = _span(validation.speedup)
-        if all(step.apart for step in plan.kept):
-            return withdrawn(plan, validation.speedup, combine([c.measurement for c in ours]))
-        steps = tuple(_rejected(s, span) if s.validates else s for s in plan.steps)
+        if all(step.is_secondary for step in plan.accepted_steps):
+            return withdraw_plan(
+                plan, validation.speedup, combine_measurements([c.measurement for c in ours])
+            )
+        steps = tuple(_rejected(s, span) if s.is_for_validation else s for s in plan.steps)
         note = f"withdrawn: in fresh processes the validation was slower, {span}"
         plan, validation = replace(plan, steps=steps, notes=(note, *plan.notes)), None
         theirs = [
@@ -166,17 +180,21 @@ def _confirmed(plan: Plan, ours: list[Confirmation], theirs: list[Confirmation])
         ]
     return replace(
         plan,
-        baseline=combine([c.measurement for c in ours]),
-        tuned=combine([c.measurement for c in theirs]),
+        baseline=combine_measurements([c.measurement for c in ours]),
+        tuned=combine_measurements([c.measurement for c in theirs]),
         speedup=_speedup(found, len(ours) + len(theirs)),
-        of_ceiling=_median([c.of_ceiling for c in theirs if c.of_ceiling is not None]),
+        ceiling_share=_median([c.ceiling_share for c in theirs if c.ceiling_share is not None]),
         time_to_finish=_time_to_finish(plan, ours, theirs),
-        validation=validation,
+        validation_times=validation,
     )
 
 
 def _trains_as_before(plan: Plan) -> bool:
-    return all(step.apart for step in plan.kept if step not in plan.needed)
+    return all(
+        step.is_secondary
+        for step in plan.accepted_steps
+        if step not in plan.steps_needed_for_memory
+    )
 
 
 def _speedup(found: Comparison, processes: int) -> Speedup:
@@ -210,25 +228,28 @@ def _validation_s(runs: list[Confirmation]) -> list[float]:
     return found if len(found) == len(runs) else []
 
 
-def withdrawn(
-    plan: Plan, found: Comparison | Speedup, baseline: Measurement, where: str = _FRESH
+def withdraw_plan(
+    plan: Plan, comparison: Comparison | Speedup, baseline: Measurement, location: str = _FRESH
 ) -> Plan:
     """The same with nothing in force.
 
     Args:
         plan: Of which it turned out that it is slower.
-        found: By how much.
+        comparison: By how much.
         baseline: The training as written, when they were compared.
-        where: They were, in words.
+        location: They were, in words.
     """
-    span = _span(found)
+    span = _span(comparison)
     return replace(
         plan,
         after=None,
         baseline=baseline,
         tuned=baseline,
-        steps=tuple(s if s in plan.needed else _rejected(s, span, where) for s in plan.steps),
-        notes=(f"withdrawn: {where} the plan was slower, {span}", *plan.notes),
+        steps=tuple(
+            s if s in plan.steps_needed_for_memory else _rejected(s, span, location)
+            for s in plan.steps
+        ),
+        notes=(f"withdrawn: {location} the plan was slower, {span}", *plan.notes),
     )
 
 
@@ -236,21 +257,21 @@ def _span(found: Comparison | Speedup) -> str:
     return f"{found.ratio:.2f}x [{found.low:.2f}, {found.high:.2f}]"
 
 
-def _rejected(step: Step, span: str, where: str = _FRESH) -> Step:
+def _rejected(step: PlanStep, span: str, where: str = _FRESH) -> PlanStep:
     if step.outcome != "kept":
         return step
     reason = f"faster in the trial; {where} all that was kept came to {span}"
     return replace(step, outcome="rejected", reason=reason, edits=(), samples_per_s=None)
 
 
-def combine(runs: Sequence[Measurement]) -> Measurement:
+def combine_measurements(runs: Sequence[Measurement]) -> Measurement:
     """One measurement from several processes: the interval is between processes, not within."""
     return Measurement(
         samples_per_s=statistics.median(r.samples_per_s for r in runs),
         step_s=spread([r.step_s.median for r in runs]),
         cpu_s_per_step=statistics.median(r.cpu_s_per_step for r in runs),
         warmup_s=statistics.median(r.warmup_s for r in runs),
-        blocks=tuple(r.samples_per_s for r in runs),
+        block_samples_per_s=tuple(r.samples_per_s for r in runs),
     )
 
 
@@ -258,16 +279,16 @@ def _time_to_finish(
     plan: Plan, ours: list[Confirmation], theirs: list[Confirmation]
 ) -> TimeToFinish | None:
     workload = plan.before.workload
-    if workload.steps_per_epoch is None or workload.kind != "fit" or workload.called_in_loop:
+    if workload.steps_per_epoch is None or workload.kind != "fit" or workload.is_fit_in_loop:
         return None
     steps, later = workload.steps_per_epoch, max(0, workload.epochs - 1)
     baseline_s = _whole_s(ours, steps, later)
-    theirs_steps = -(-steps // plan.times)
+    theirs_steps = -(-steps // plan.batch_multiplier)
     tuned_s = _whole_s(theirs, theirs_steps, later)
     if any(isinstance(edit, _KEEPING) for edit in plan.edits) and _first_s(theirs) is None:
         # An epoch that fills a cache is no faster for it.
         first_s = _first_s(ours) or steps * _step_s(ours)
-        filling_s = _median([c.filling_s for c in theirs if c.filling_s is not None])
+        filling_s = _median([c.cache_fill_s for c in theirs if c.cache_fill_s is not None])
         tuned_s = max(filling_s or first_s, theirs_steps * _step_s(theirs))
         tuned_s += later * theirs_steps * _step_s(theirs)
     times = _validations(plan)
@@ -279,18 +300,18 @@ def _time_to_finish(
         tuned_s += (before if keeps else after) + (times - 1) * after
     both = all(any(c.first_epoch_s for c in runs) for runs in (ours, theirs))
     measured_whole = both and later == 0 and not times
-    return TimeToFinish(baseline_s=baseline_s, tuned_s=tuned_s, extrapolated=not measured_whole)
+    return TimeToFinish(baseline_s=baseline_s, tuned_s=tuned_s, is_extrapolated=not measured_whole)
 
 
 def _validates(plan: Plan) -> bool:
     """Its validations are worth timing: the plan edits them, or they take part of an epoch."""
-    epoch_s, validating_s = seconds_of(plan.before)
+    epoch_s, validating_s = epoch_and_validation_s(plan.before)
     return bool(plan.validation_edits) or validating_s > _WORTH_TIMING * (epoch_s + validating_s)
 
 
 def _validations(plan: Plan) -> int:
     """How many of them the training makes."""
-    return plan.before.validation.times if plan.before.validation else 0
+    return plan.before.validation.validation_count if plan.before.validation else 0
 
 
 def _whole_s(runs: list[Confirmation], steps: int, later_epochs: int) -> float:

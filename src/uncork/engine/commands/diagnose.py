@@ -11,16 +11,16 @@ from uncork.core.documents.diagnosis import Diagnosis, Overhead
 from uncork.core.documents.job import Job
 from uncork.core.documents.plan import Policy
 from uncork.core.documents.workload import Workload
-from uncork.engine.commands.oom_retry import diagnosed
+from uncork.engine.commands.oom_retry import run_diagnosis
 from uncork.engine.commands.tune import _notes
-from uncork.engine.process.worker_process import Follow, Script, run_child
-from uncork.pycode.frames.stack import told
-from uncork.rules.nondeterminism import repeated
+from uncork.engine.process.worker_process import EventHandler, Script, run_worker
+from uncork.pycode.frames.stack import printable_path
+from uncork.rules.nondeterminism import nondeterminism_notes
 
 
 def diagnose(
     script: Script,
-    follow: Follow,
+    on_event: EventHandler,
     *,
     training: int | None = None,
     budget_s: float = 20.0,
@@ -30,7 +30,7 @@ def diagnose(
 
     Args:
         script: What to run.
-        follow: Called with each event as it happens.
+        on_event: Called with each event as it happens.
         training: Index of the training call; the first that does real work unless given.
         budget_s: Seconds for the measuring, the script's own start and compilation aside.
         timeline: Folder for a trace of some steps, which TensorBoard can show.
@@ -39,25 +39,25 @@ def diagnose(
     begin = time.monotonic()
     job = Job(
         mode="diagnose",
-        training=training,
+        training_index=training,
         policy=Policy(budget_s=budget_s),
-        timeline=str(timeline.absolute()) if timeline else None,
+        timeline_folder=str(timeline.absolute()) if timeline else None,
     )
-    result = diagnosed(job, script, follow)
+    result = run_diagnosis(job, script, on_event)
     assert result.before is not None
-    by_chance = repeated(result.before)
+    by_chance = nondeterminism_notes(result.before)
     notes = tuple(dict.fromkeys([*by_chance, *result.before.notes, *_notes(result)]))
     return Diagnosis(
-        script=told(script.path),
+        script=printable_path(script.path),
         machine=result.machine,
         workloads=(replace(result.before, notes=notes),),
-        reached=result.reached,
-        overhead=Overhead(measured_share=result.overhead_share, total_s=time.monotonic() - begin),
+        reached_workloads=result.reached_workloads,
+        overhead=Overhead(step_share=result.overhead_step_share, total_s=time.monotonic() - begin),
     )
 
 
-def list_trainings(script: Script, follow: Follow) -> tuple[Workload, ...]:
+def list_trainings(script: Script, on_event: EventHandler) -> tuple[Workload, ...]:
     """All training calls of a script, each cut short after its first step."""
     require_tensorflow()
-    result = run_child(Job(mode="list"), script, follow)
-    return result.reached
+    result = run_worker(Job(mode="list"), script, on_event)
+    return result.reached_workloads

@@ -25,12 +25,12 @@ from uncork.core.edits.step import (
     StepsPerExecution,
 )
 from uncork.engine.process.worker_process import (
-    ChildFailed,
-    Follow,
+    EventHandler,
     Script,
-    own_folder,
-    possible,
-    run_quietly,
+    WorkerFailed,
+    convert_os_errors,
+    run_quiet_worker,
+    temporary_folder,
     write_plan,
 )
 
@@ -41,21 +41,21 @@ if TYPE_CHECKING:
 # Of a workload, what tells that the same is trained in the same way; lines move under a patch.
 _COMPARED: Final = {
     "kind": "kind of loop",
-    "data": "data",
+    "data_kind": "data_kind",
     "element_spec": "batch",
     "steps_per_epoch": "steps of an epoch",
-    "pipeline": "input pipeline (its structure and functions)",
-    "loader": "code of the loader",
+    "pipeline_digest": "input pipeline (its structure and functions)",
+    "loader_digest": "code of the loader",
     "model": "model",
-    "step_code": "code of the step",
-    "eager_step": "op by op",
+    "step_code_digest": "code of the step",
+    "is_eager_step": "op by op",
     "jit_compile": "jit_compile",
     "steps_per_execution": "steps_per_execution",
     "intra_op_threads": "threads within a kernel",
 }
 
 
-def of_plan(plan: Plan) -> Patch:
+def patch_from_plan(plan: Plan) -> Patch:
     """The script of a plan with what of it can be written there.
 
     Raises:
@@ -63,7 +63,7 @@ def of_plan(plan: Plan) -> Patch:
         WrongUse: It is not there, or LibCST is missing.
     """
     _require_libcst()
-    from uncork.codemod.plan.plan_patch import patch_of_plan  # noqa: PLC0415
+    from uncork.codemod.plan.plan_patch import build_plan_patch  # noqa: PLC0415
 
     if not plan.script_digest:
         raise PlanRefused(
@@ -78,22 +78,24 @@ def of_plan(plan: Plan) -> Patch:
             "the script as it was tuned: the lines that the plan knows are those",
             f"uncork tune {plan.script} ARGS makes a plan for it as it is",
         )
-    return patch_of_plan(plan, text, plan.script)
+    return build_plan_patch(plan, text, plan.script)
 
 
-def of_script(path: Path) -> Patch:
+def patch_from_script(path: Path) -> Patch:
     """A script with what takes the place of what Keras 3 no longer has.
 
     Raises:
         WrongUse: It is not there, is no Python, or LibCST is missing.
     """
     _require_libcst()
-    from uncork.codemod.keras3.migration import patch_to_keras3  # noqa: PLC0415
+    from uncork.codemod.keras3.migration import build_keras3_patch  # noqa: PLC0415
 
-    return patch_to_keras3(_read(path, "check the path"), str(path))
+    return build_keras3_patch(_read(path, "check the path"), str(path))
 
 
-def check(patch: Patch, plan: Plan, script: Script, follow: Follow) -> tuple[str, ...]:
+def check_patch(
+    patch: Patch, plan: Plan, script: Script, on_event: EventHandler
+) -> tuple[str, ...]:
     """Run the script as the plan has it, then the patched one, each in a process of its own.
 
     Compared is what they train: the pipeline op for op, the model, the settings of the step. Where
@@ -105,7 +107,7 @@ def check(patch: Patch, plan: Plan, script: Script, follow: Follow) -> tuple[str
         patch: Of the plan.
         plan: Of which only the steps that the patch has are put in force.
         script: With its arguments.
-        follow: Called with each event as it happens.
+        on_event: Called with each event as it happens.
 
     Returns:
         Names of the steps of which no more was seen than that the script trains with them.
@@ -115,28 +117,31 @@ def check(patch: Patch, plan: Plan, script: Script, follow: Follow) -> tuple[str
         ChildFailed: One of them does not reach its training.
     """
     require_tensorflow()
-    said = _only(plan, patch.said)
+    said = _only(plan, patch.included)
     work = plan.before.workload
-    base = Job(mode="check", training=work.index, in_loop=work.called_in_loop)
-    with own_folder() as folder:
+    base = Job(mode="check", training_index=work.index, is_fit_in_loop=work.is_fit_in_loop)
+    with temporary_folder() as folder:
         planned = write_plan(said, Path(folder, "plan.json"))
         text = Path(folder, "patched.py")
-        with possible(f"write {text.name}"):
+        with convert_os_errors(f"write {text.name}"):
             text.write_bytes(patch.after)
-        follow(Event(kind="phase", text="running the script with the plan, then the patched one"))
-        under_plan = replace(base, plan=planned, environment=said.environment)
+        on_event(Event(kind="phase", text="running the script with the plan, then the patched one"))
+        under_plan = replace(base, plan_path=planned, environment=said.environment)
         expected = _trained(under_plan, script, "with the plan in force")
-        found = _trained(replace(base, source=str(text)), script, "with the patch")
+        found = _trained(replace(base, source_path=str(text)), script, "with the patch")
     differing = tuple(_differences(_with(expected, said.edits), found))
     if differing:
         raise PatchRefused(
             "the patched script does not train as the plan does:"
             + "".join(f"\n    {each}" for each in differing),
             "the same pipeline, model and settings",
-            f"uncork run --plan, which needs no patch; and please report {', '.join(patch.said)}",
+            "uncork run --plan, which needs no patch; and please report "
+            f"{', '.join(patch.included)}",
         )
     return tuple(
-        step.name for step in said.kept if any(isinstance(e, ReduceRetracing) for e in step.edits)
+        step.name
+        for step in said.accepted_steps
+        if any(isinstance(e, ReduceRetracing) for e in step.edits)
     )
 
 
@@ -163,9 +168,11 @@ def _only(plan: Plan, names: tuple[str, ...]) -> Plan:
     """The plan with these steps alone; what stands at the end does so whatever is before it."""
 
     def anywhere(edit: Edit) -> Edit:
-        return replace(edit, expects="") if isinstance(edit, Prefetch | AutotuneOff) else edit
+        return (
+            replace(edit, expected_digest="") if isinstance(edit, Prefetch | AutotuneOff) else edit
+        )
 
-    steps = (step for step in plan.kept if step.name in names)
+    steps = (step for step in plan.accepted_steps if step.name in names)
     return replace(
         plan, steps=tuple(replace(s, edits=tuple(map(anywhere, s.edits))) for s in steps)
     )
@@ -173,8 +180,8 @@ def _only(plan: Plan, names: tuple[str, ...]) -> Plan:
 
 def _trained(job: Job, script: Script, how: str) -> Workload:
     try:
-        found = run_quietly(job, script).trained
-    except (ChildFailed, OutOfMemory) as failure:
+        found = run_quiet_worker(job, script).trained_workload
+    except (WorkerFailed, OutOfMemory) as failure:
         raise PatchRefused(
             f"the script did not reach its training {how}: {failure.received}",
             "a script that trains with these arguments",
@@ -196,14 +203,14 @@ def _with(work: Workload, edits: tuple[Edit, ...]) -> Workload:
             case JitCompileOff():
                 work = replace(work, jit_compile=False)
             case DtypePolicy() if work.model is not None:
-                work = replace(work, model=replace(work.model, dtype_policy=(edit.policy,)))
+                work = replace(work, model=replace(work.model, dtype_policies=(edit.policy,)))
     return work
 
 
 def _differences(expected: Workload, found: Workload) -> Iterator[str]:
     for field, words in _COMPARED.items():
         ours, theirs = getattr(expected, field), getattr(found, field)
-        if field == "model" and ours is not None and ours.dtype_policy == ("mixed_float16",):
+        if field == "model" and ours is not None and ours.dtype_policies == ("mixed_float16",):
             # Keras itself wraps the optimizer of a model that is compiled under this policy.
             ours, theirs = replace(ours, optimizer=""), theirs and replace(theirs, optimizer="")
         if ours != theirs:

@@ -16,17 +16,23 @@ from typing import Final
 from uncork.core.base.errors import UncorkError
 from uncork.core.base.journal import Event
 from uncork.core.base.record import replace
-from uncork.core.documents.job import Job, Mode, ProcessTrial
-from uncork.core.documents.plan import NO_TIME, OutcomeName, Plan, Ratio, Step
-from uncork.core.edits.edit import ArrayFeed, Guarantee, IntraOpThreads, loosest
+from uncork.core.documents.job import Job, JobMode, ProcessTrial
+from uncork.core.documents.plan import NO_TIME_REASON, OutcomeName, Plan, PlanStep, Ratio
+from uncork.core.edits.edit import ArrayFeed, Guarantee, IntraOpThreads, find_loosest_guarantee
 from uncork.core.edits.step import DtypePolicy, JitCompile, LargerBatch, StepEdit
-from uncork.engine.process.worker_process import Follow, Script, own_folder, run_quietly, write_plan
-from uncork.optimizations.base.outcomes import figures, sentence
+from uncork.engine.process.worker_process import (
+    EventHandler,
+    Script,
+    run_quiet_worker,
+    temporary_folder,
+    write_plan,
+)
+from uncork.optimizations.base.outcomes import describe_outcome, format_speedup
 from uncork.optimizations.base.proposal import Optimization, Proposal, Skipped
-from uncork.optimizations.compile.keras_backend import AnotherBackend
-from uncork.optimizations.host.intra_op_threads import KernelsOnOneThread
-from uncork.optimizations.host.keep_freed_memory import KeepMemory
-from uncork.pycode.syntax.backend_portability import written_for_tensorflow
+from uncork.optimizations.compile.keras_backend import KerasBackendOptimization
+from uncork.optimizations.host.intra_op_threads import IntraOpThreadsOptimization
+from uncork.optimizations.host.keep_freed_memory import KeepFreedMemoryOptimization
+from uncork.pycode.syntax.backend_portability import tensorflow_only_reason
 
 # Ratio. Two processes differ by themselves, and nothing is started otherwise for a trifle.
 _WORTH: Final = 1.15
@@ -35,59 +41,63 @@ _ENOUGH: Final = 4
 # Of the memory that a process may use, what a training elsewhere may take at its height.
 _MOST: Final = 0.8
 
-InForce = Callable[[Plan, Step], Plan]
+AddStep = Callable[[Plan, PlanStep], Plan]
 
 
-def beside_all(plan: Plan, step: Step) -> Plan:
+def add_step(plan: Plan, step: PlanStep) -> Plan:
     """With the step in force beside all that is."""
     return replace(plan, steps=(*plan.steps, step))
 
 
-class Elsewhere:
+class FreshProcessTrial:
     """One optimization that is tried in a process of its own.
 
     Args:
         optimization: Which.
         mode: Of the job that tries it.
-        in_force: The plan with its step added and, where it was kept, in force.
-        why_not: Why this plan, or this script, is not for it: part of a sentence; ``""`` where
-            nothing speaks against it.
+        add_step_to_plan: The plan with its step added and, where it was kept, in force.
+        refusal_reason: Why this plan, or this script, is not for it: part of a sentence; ``""``
+            where nothing speaks against it.
     """
 
     def __init__(
         self,
         optimization: Optimization,
-        mode: Mode,
-        in_force: InForce,
-        why_not: Callable[[Plan, Script], str],
+        mode: JobMode,
+        add_step_to_plan: AddStep,
+        refusal_reason: Callable[[Plan, Script], str],
     ) -> None:
         self._optimization = optimization
         self._mode = mode
-        self._in_force = in_force
-        self._why_not = why_not
+        self._in_force = add_step_to_plan
+        self._why_not = refusal_reason
 
-    def added_to(self, plan: Plan, handed_over: str | None, script: Script, follow: Follow) -> Plan:
+    def extend_plan(
+        self, plan: Plan, handover_path: str | None, script: Script, on_event: EventHandler
+    ) -> Plan:
         """The plan with what came of it, and in force if it is faster than all that is in force.
 
         Args:
             plan: As the road was walked, not confirmed yet.
-            handed_over: File that the tuning left for the trial; None where it left none.
+            handover_path: File that the tuning left for the trial; None where it left none.
             script: What to run.
-            follow: Told of each outcome.
+            on_event: Told of each outcome.
 
         Raises:
             KeyboardInterrupt: In the middle of it.
         """
-        found = self._answer(plan, handed_over, script)
+        found = self._answer(plan, handover_path, script)
         if isinstance(found, Proposal):
-            follow(Event(kind="phase", text=f"trying {self._optimization.name}: {found.why}"))
-            trial = self._trial(plan, found, handed_over or "", script)
+            on_event(
+                Event(kind="phase", text=f"trying {self._optimization.name}: {found.rationale}")
+            )
+            trial = self._trial(plan, found, handover_path or "", script)
             step = self._judged(plan, trial, found)
             if step.outcome == "kept" and isinstance(trial, ProcessTrial):
                 plan = replace(plan, tuned=trial.measurement)
         else:
             step = self._step("skipped", found.reason)
-        follow(Event(kind="phase", text=sentence(step)))
+        on_event(Event(kind="phase", text=describe_outcome(step)))
         if step.outcome != "kept":
             return replace(plan, steps=(*plan.steps, step))
         return self._in_force(plan, step)
@@ -96,48 +106,58 @@ class Elsewhere:
         optimization = self._optimization
         proposal = optimization.propose(plan.after or plan.before, plan.machine, plan.policy)
         if not _allows(plan, optimization.guarantee):
-            allowed = f"promises {optimization.guarantee}; the policy allows {plan.policy.loosest}"
+            allowed = (
+                f"promises {optimization.guarantee}; the policy allows "
+                f"{plan.policy.loosest_guarantee}"
+            )
             return Skipped(reason=allowed)
         if isinstance(proposal, Skipped):
             return proposal
         reason = self._why_not(plan, script)
-        return Skipped(reason=reason or NO_TIME) if reason or handed_over is None else proposal
+        return (
+            Skipped(reason=reason or NO_TIME_REASON) if reason or handed_over is None else proposal
+        )
 
     def _trial(
         self, plan: Plan, proposal: Proposal, handed_over: str, script: Script
     ) -> ProcessTrial | UncorkError:
         """What came of it, or why it does not run."""
-        made = self._in_force(plan, self._step("kept", proposal.why, proposal))
+        made = self._in_force(plan, self._step("kept", proposal.rationale, proposal))
         job = Job(
             mode=self._mode,
-            training=plan.before.workload.index,
+            training_index=plan.before.workload.index,
             environment=made.environment,
-            hand_over=handed_over,
+            handover_path=handed_over,
         )
         try:
-            with own_folder() as folder:
-                job = replace(job, plan=write_plan(made, Path(folder, "plan.json")))
-                found = run_quietly(job, script).elsewhere
+            with temporary_folder() as folder:
+                job = replace(job, plan_path=write_plan(made, Path(folder, "plan.json")))
+                found = run_quiet_worker(job, script).process_trial
         except UncorkError as error:
             return error
         assert found is not None
         return found
 
-    def _judged(self, plan: Plan, trial: ProcessTrial | UncorkError, proposal: Proposal) -> Step:
+    def _judged(
+        self, plan: Plan, trial: ProcessTrial | UncorkError, proposal: Proposal
+    ) -> PlanStep:
         """Against what is in force so far, which was measured in another process."""
         if isinstance(trial, UncorkError):
             return self._step("rejected", f"it does not run there: {trial.received}", proposal)
-        ours, theirs = _usual(plan.tuned.blocks), _usual(trial.measurement.blocks)
+        ours, theirs = (
+            _usual(plan.tuned.block_samples_per_s),
+            _usual(trial.measurement.block_samples_per_s),
+        )
         ratio = Ratio(
             ratio=trial.measurement.samples_per_s / plan.tuned.samples_per_s,
             low=theirs[0] / ours[-1],
             high=theirs[-1] / ours[0],
         )
         if ratio.low < _WORTH:
-            reason = f"not surely {_WORTH}x as fast: {figures(ratio)}"
+            reason = f"not surely {_WORTH}x as fast: {format_speedup(ratio)}"
             return replace(self._step("rejected", reason, proposal), measured=ratio)
-        if trial.peak_bytes > _MOST * plan.machine.memory_bytes:
-            taken, there = trial.peak_bytes / 1e9, plan.machine.memory_bytes / 1e9
+        if trial.peak_memory_bytes > _MOST * plan.machine.memory_bytes:
+            taken, there = trial.peak_memory_bytes / 1e9, plan.machine.memory_bytes / 1e9
             reason = f"it takes {taken:.1f} GB of memory there, of {there:.1f} GB"
             return replace(self._step("rejected", reason, proposal), measured=ratio)
         proof = trial.proof
@@ -146,15 +166,17 @@ class Elsewhere:
             failed = self._step("rejected", f"{which}: {proof.detail}", proposal)
             return replace(failed, measured=ratio, proof=proof)
         return replace(
-            self._step("kept", proposal.why, proposal),
+            self._step("kept", proposal.rationale, proposal),
             guarantee=proof.kind,
             measured=ratio,
             proof=proof,
             samples_per_s=trial.measurement.samples_per_s,
         )
 
-    def _step(self, outcome: OutcomeName, reason: str, proposal: Proposal | None = None) -> Step:
-        return Step(
+    def _step(
+        self, outcome: OutcomeName, reason: str, proposal: Proposal | None = None
+    ) -> PlanStep:
+        return PlanStep(
             name=self._optimization.name,
             stage=self._optimization.stage,
             outcome=outcome,
@@ -177,28 +199,33 @@ def _usual(blocks: tuple[float, ...]) -> list[float]:
 
 
 def _allows(plan: Plan, guarantee: Guarantee) -> bool:
-    return loosest(guarantee, plan.policy.loosest) == plan.policy.loosest
+    return (
+        find_loosest_guarantee(guarantee, plan.policy.loosest_guarantee)
+        == plan.policy.loosest_guarantee
+    )
 
 
-def _in_force(plan: Plan, step: Step) -> Plan:
+def _in_force(plan: Plan, step: PlanStep) -> Plan:
     """With the backend in force, and without the steps that are for TensorFlow's training step."""
     steps = tuple(_given_up(each) for each in plan.steps)
     return replace(plan, steps=(*steps, step), after=None)
 
 
-def _given_up(step: Step) -> Step:
+def _given_up(step: PlanStep) -> PlanStep:
     if not any(isinstance(edit, StepEdit | IntraOpThreads | ArrayFeed) for edit in step.edits):
         return step
-    reason = f"kept, until {AnotherBackend.name} was faster: it is for TensorFlow's step"
+    reason = f"kept, until {KerasBackendOptimization.name} was faster: it is for TensorFlow's step"
     return replace(step, outcome="rejected", reason=reason, edits=(), samples_per_s=None)
 
 
 def _backend_refusal(plan: Plan, script: Script) -> str:
     del plan
-    return written_for_tensorflow(Path(script.path))
+    return tensorflow_only_reason(Path(script.path))
 
 
-BACKEND: Final = Elsewhere(AnotherBackend(), "backend", _in_force, _backend_refusal)
+BACKEND_TRIAL: Final = FreshProcessTrial(
+    KerasBackendOptimization(), "backend", _in_force, _backend_refusal
+)
 
 
 def _memory_refusal(plan: Plan, script: Script) -> str:
@@ -207,7 +234,9 @@ def _memory_refusal(plan: Plan, script: Script) -> str:
     return ""
 
 
-MEMORY: Final = Elsewhere(KeepMemory(), "process", beside_all, _memory_refusal)
+MEMORY_TRIAL: Final = FreshProcessTrial(
+    KeepFreedMemoryOptimization(), "process", add_step, _memory_refusal
+)
 
 
 def _threads_refusal(plan: Plan, script: Script) -> str:
@@ -219,4 +248,6 @@ def _threads_refusal(plan: Plan, script: Script) -> str:
     return ""
 
 
-THREADS: Final = Elsewhere(KernelsOnOneThread(), "process", beside_all, _threads_refusal)
+THREADS_TRIAL: Final = FreshProcessTrial(
+    IntraOpThreadsOptimization(), "process", add_step, _threads_refusal
+)

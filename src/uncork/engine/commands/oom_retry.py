@@ -7,8 +7,8 @@ from typing import Final
 from uncork.core.base.errors import OutOfMemory
 from uncork.core.base.journal import Event
 from uncork.core.base.record import replace
-from uncork.core.documents.job import Job, Result
-from uncork.engine.process.worker_process import ChildFailed, Follow, Script, run_child
+from uncork.core.documents.job import Job, JobResult
+from uncork.engine.process.worker_process import EventHandler, Script, WorkerFailed, run_worker
 
 # Parts that a batch, or the model, is cut in at least, one process after the other: none, and more
 # each time that the machine has ended one.
@@ -20,15 +20,15 @@ _MORE_ROOM: Final = "end what else takes memory, or look at it where there is mo
 _EXPECTED: Final = "a training step that fits into memory"
 
 
-def diagnosed(job: Job, script: Script, follow: Follow) -> Result:
+def run_diagnosis(job: Job, script: Script, on_event: EventHandler) -> JobResult:
     """Run a job that looks at a training as it is written.
 
     Raises:
         OutOfMemory: There is no memory for it.
         ChildFailed: There is no result, for another reason.
     """
-    found = _run(job, script, follow)
-    if isinstance(found, Result):
+    found = _run(job, script, on_event)
+    if isinstance(found, JobResult):
         return found
     raise OutOfMemory(
         found,
@@ -38,7 +38,7 @@ def diagnosed(job: Job, script: Script, follow: Follow) -> Result:
     )
 
 
-def tuned(job: Job, script: Script, follow: Follow) -> Result:
+def run_tuning(job: Job, script: Script, on_event: EventHandler) -> JobResult:
     """Run a job that tunes a training; one that runs out of memory as written, as it fits.
 
     Raises:
@@ -47,15 +47,15 @@ def tuned(job: Job, script: Script, follow: Follow) -> Result:
     """
     said = ""
     for parts in _PARTS:
-        found = _run(replace(job, parts=parts, out_of_memory=said), script, follow)
-        if isinstance(found, Result):
+        found = _run(replace(job, min_parts=parts, out_of_memory_error=said), script, on_event)
+        if isinstance(found, JobResult):
             return found
         said = said or found
-        follow(Event(kind="phase", text=f"{found}: trying its batch in parts"))
+        on_event(Event(kind="phase", text=f"{found}: trying its batch in parts"))
     raise OutOfMemory(f"{said}; so it does in {parts} parts", _EXPECTED, "make the batch smaller")
 
 
-def _run(job: Job, script: Script, follow: Follow) -> Result | str:
+def _run(job: Job, script: Script, follow: EventHandler) -> JobResult | str:
     """What came of it, or how it ran out of memory: killed while a step was measured, perhaps.
 
     Raises:
@@ -68,12 +68,12 @@ def _run(job: Job, script: Script, follow: Follow) -> Result | str:
         follow(event)
 
     try:
-        result = run_child(job, script, followed)
-        said = result.out_of_memory
-    except ChildFailed as failure:
-        if not failure.killed or not any(each.text.startswith(_MEASURING) for each in seen):
+        result = run_worker(job, script, followed)
+        said = result.out_of_memory_error
+    except WorkerFailed as failure:
+        if not failure.is_killed or not any(each.text.startswith(_MEASURING) for each in seen):
             raise
         said = _KILLED
-    if said and not job.parts and any(each.kind == "measured" for each in seen):
+    if said and not job.min_parts and any(each.kind == "measured" for each in seen):
         raise OutOfMemory(f"{said}; the training itself was seen to run", _BESIDE, _MORE_ROOM)
     return said or result

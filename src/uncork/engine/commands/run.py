@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from uncork.capture.base.deferred_listener import Deferred
-from uncork.capture.base.listener import PassThrough
-from uncork.capture.script import run_script, show
+from uncork.capture.base.deferred_listener import DeferredListener
+from uncork.capture.base.listener import PassThroughListener
+from uncork.capture.script import print_traceback, run_script
 from uncork.compat.versions import require_tensorflow
 from uncork.core.base import exit_codes
 from uncork.core.base.errors import PlanRefused, ScriptFailed
@@ -17,7 +17,7 @@ from uncork.core.documents.plan import Plan, load_plan
 from uncork.engine.process.worker_process import Script
 
 if TYPE_CHECKING:
-    from uncork.engine.apply.plan_listener import Running
+    from uncork.engine.apply.plan_listener import PlanListener
 
 
 def run(script: Script, plan: Path | None, *, strict: bool) -> int:
@@ -46,14 +46,14 @@ def run(script: Script, plan: Path | None, *, strict: bool) -> int:
         else:
             _planned(script, loaded, strict=strict)
     except KeyboardInterrupt as interrupt:
-        show(interrupt)
+        print_traceback(interrupt)
         return exit_codes.INTERRUPTED
     return exit_codes.DONE
 
 
 def _unhooked(script: Script) -> None:
     """Without edits there is nothing to listen for."""
-    idle = PassThrough()
+    idle = PassThroughListener()
     idle.wants_loops = idle.refuses_foreign = False
     run_script(Path(script.path), script.args, idle)
 
@@ -62,24 +62,24 @@ def _planned(script: Script, plan: Plan, *, strict: bool) -> None:
     require_tensorflow()
     _enter(plan)
     # Loops are watched whatever the plan is for: they are numbered with the fits, as in a tuning.
-    running = Deferred(
+    running = DeferredListener(
         lambda: _running(plan, strict=strict),
         source_lines=False,
         loops=True,
         refuses_foreign=False,
-        takes_jax=plan.backend is not None,
+        accepts_jax=plan.backend is not None,
     )
     try:
-        run_script(Path(script.path), script.args, running, outline=plan.knows_code)
+        run_script(Path(script.path), script.args, running, outline=plan.is_code_specific)
     except SystemExit as ending:
         if ending.code not in (0, None):
             raise
     except ScriptFailed as failure:
-        _rescue(running.made)
-        if running.made is not None:
+        _rescue(running.created_listener)
+        if running.created_listener is not None:
             _tell_of_files(plan, failure)
         raise
-    if running.made is None or not running.made.met:
+    if running.created_listener is None or not running.created_listener.is_settled:
         _not_met(plan, strict=strict)
 
 
@@ -100,13 +100,13 @@ def _enter(plan: Plan) -> None:
                 "one of the two",
                 f"unset {name}, or tune again with it",
             )
-    if plan.backend and jax_version() != plan.backend.release:
+    if plan.backend and jax_version() != plan.backend.backend_version:
         raise PlanRefused(
             f"JAX is {jax_version() or 'not installed'} in this environment ({sys.prefix})",
-            f"JAX {plan.backend.release}, which the plan was proved with",
-            f"pip install jax=={plan.backend.release}, or tune again",
+            f"JAX {plan.backend.backend_version}, which the plan was proved with",
+            f"pip install jax=={plan.backend.backend_version}, or tune again",
         )
-    if plan.keeps_memory and not keep_freed_memory():
+    if plan.keeps_freed_memory and not keep_freed_memory():
         whose = allocator() or "one that is not known"
         raise PlanRefused(
             f"the allocator of this process is {whose}",
@@ -116,13 +116,13 @@ def _enter(plan: Plan) -> None:
     os.environ.update(plan.environment)
 
 
-def _running(plan: Plan, *, strict: bool) -> Running:
-    from uncork.engine.apply.plan_listener import Running  # noqa: PLC0415
+def _running(plan: Plan, *, strict: bool) -> PlanListener:
+    from uncork.engine.apply.plan_listener import PlanListener  # noqa: PLC0415
 
-    return Running(plan, strict=strict, to_the_end=True)
+    return PlanListener(plan, strict=strict, whole_process=True)
 
 
-def _rescue(running: Running | None) -> None:
+def _rescue(running: PlanListener | None) -> None:
     """What fails after a training need not have failed where the script was written for."""
     saved = running.rescue(Path.cwd()) if running else None
     if saved is not None:
@@ -133,9 +133,9 @@ def _rescue(running: Running | None) -> None:
 
 
 def _tell_of_files(plan: Plan, failure: ScriptFailed) -> None:
-    from uncork.engine.apply.disk_cache_space import files_failed  # noqa: PLC0415
+    from uncork.engine.apply.disk_cache_space import disk_cache_error_hint  # noqa: PLC0415
 
-    told = files_failed(plan, failure.__cause__)
+    told = disk_cache_error_hint(plan, failure.__cause__)
     if told:
         sys.stderr.write(f"uncork: {told}\n")
 

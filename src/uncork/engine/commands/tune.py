@@ -9,31 +9,31 @@ from typing import Final
 
 from uncork.compat.versions import require_tensorflow
 from uncork.core.base import exit_codes
-from uncork.core.base.errors import quoted
+from uncork.core.base.errors import quote
 from uncork.core.base.journal import Event
 from uncork.core.base.record import digest, replace
 from uncork.core.documents.diagnosis import WorkloadDiagnosis
-from uncork.core.documents.job import Job, Result
+from uncork.core.documents.job import Job, JobResult
 from uncork.core.documents.plan import Plan, Policy, Speedup
 from uncork.engine.commands.confirm import confirm
-from uncork.engine.commands.fresh_process import BACKEND, MEMORY, THREADS
-from uncork.engine.commands.oom_retry import tuned
-from uncork.engine.process.worker_process import Follow, Script, own_folder
-from uncork.pycode.frames.stack import told
-from uncork.rules.nondeterminism import repeated
+from uncork.engine.commands.fresh_process import BACKEND_TRIAL, MEMORY_TRIAL, THREADS_TRIAL
+from uncork.engine.commands.oom_retry import run_tuning
+from uncork.engine.process.worker_process import EventHandler, Script, temporary_folder
+from uncork.pycode.frames.stack import printable_path
+from uncork.rules.nondeterminism import nondeterminism_notes
 
 # Files of a note; the others are counted.
 _NAMED: Final = 5
 
 
 def tune(
-    script: Script, follow: Follow, *, policy: Policy, training: int | None = None
+    script: Script, on_event: EventHandler, *, policy: Policy, training: int | None = None
 ) -> tuple[Plan, int]:
     """Walk the road, then confirm the result in fresh processes.
 
     Args:
         script: What to run.
-        follow: Called with each event as it happens.
+        on_event: Called with each event as it happens.
         policy: What may be done.
         training: Index of the training call; the first that does real work unless given.
 
@@ -43,19 +43,19 @@ def tune(
     """
     require_tensorflow()
     begin, text = time.monotonic(), script_digest(script.path)
-    with own_folder() as folder:
+    with temporary_folder() as folder:
         hand_over = str(Path(folder, "handed_over"))
-        job = Job(mode="tune", training=training, policy=policy, hand_over=hand_over)
-        result = tuned(job, script, follow)
-        plan, interrupted = plan_of(result, script.path, policy), result.interrupted
-        if not (interrupted or result.failed):
-            plan, interrupted = _elsewhere(plan, result, hand_over, script, follow)
-    if plan.kept and not (interrupted or result.failed):
-        phase = f"confirming in fresh processes, {plan.base} and tuned in turn"
-        follow(Event(kind="phase", text=phase))
-        plan, interrupted = confirm(plan, script, follow)
+        job = Job(mode="tune", training_index=training, policy=policy, handover_path=hand_over)
+        result = run_tuning(job, script, on_event)
+        plan, interrupted = create_plan(result, script.path, policy), result.is_interrupted
+        if not (interrupted or result.has_script_failed):
+            plan, interrupted = _elsewhere(plan, result, hand_over, script, on_event)
+    if plan.accepted_steps and not (interrupted or result.has_script_failed):
+        phase = f"confirming in fresh processes, {plan.baseline_description} and tuned in turn"
+        on_event(Event(kind="phase", text=phase))
+        plan, interrupted = confirm(plan, script, on_event)
     plan = _of_text(plan, text, script_digest(script.path))
-    code = exit_codes.SCRIPT_FAILED if result.failed else exit_codes.DONE
+    code = exit_codes.SCRIPT_FAILED if result.has_script_failed else exit_codes.DONE
     code = exit_codes.INTERRUPTED if interrupted else code
     return replace(plan, tuning_cost_s=time.monotonic() - begin), code
 
@@ -76,33 +76,33 @@ def _of_text(plan: Plan, text: str, now: str) -> Plan:
 
 
 def _elsewhere(
-    plan: Plan, result: Result, hand_over: str, script: Script, follow: Follow
+    plan: Plan, result: JobResult, hand_over: str, script: Script, follow: EventHandler
 ) -> tuple[Plan, bool]:
     """What takes a process of its own; and whether it was interrupted, which loses nothing."""
-    handed = hand_over if result.handed_over else None
+    handed = hand_over if result.has_handover else None
     try:
         # Each is tried against all that is faster by then.
-        for each in (MEMORY, THREADS, BACKEND):
-            plan = each.added_to(plan, handed, script, follow)
+        for each in (MEMORY_TRIAL, THREADS_TRIAL, BACKEND_TRIAL):
+            plan = each.extend_plan(plan, handed, script, follow)
         return plan, False
     except KeyboardInterrupt:
         note = "interrupted: the speed-up is not confirmed in fresh processes"
         return replace(plan, notes=(*plan.notes, note)), True
 
 
-def plan_of(result: Result, script: str, policy: Policy) -> Plan:
+def create_plan(result: JobResult, script: str, policy: Policy) -> Plan:
     """A plan that is not confirmed yet, from what a tuning child found."""
     before = result.before
     assert before is not None
     tuned = result.after.measurement if result.after else before.measurement
-    told_of = repeated(before)
+    told_of = nondeterminism_notes(before)
     notes = (*_too_large(before), *told_of, *_notes(result))
-    if result.failed:
+    if result.has_script_failed:
         notes = (*notes, "the script failed: only what was tried until then is here, unconfirmed")
-    if result.interrupted:
+    if result.is_interrupted:
         notes = (*notes, "interrupted: only what was tried so far is in this plan, unconfirmed")
     return Plan(
-        script=told(script),
+        script=printable_path(script),
         script_digest=script_digest(script),
         machine=result.machine,
         policy=policy,
@@ -119,10 +119,13 @@ def plan_of(result: Result, script: str, policy: Policy) -> Plan:
 
 def _too_large(before: WorkloadDiagnosis) -> tuple[str, ...]:
     """What all figures of a plan are to be read with."""
-    found = before.too_large
+    found = before.memory_overflow
     if found is None:
         return ()
-    note = f"as written the training runs out of memory: all figures compare with it {found.how}"
+    note = (
+        "as written the training runs out of memory: all figures compare with it "
+        f"{found.description}"
+    )
     return (note,)
 
 
@@ -134,14 +137,15 @@ def script_digest(script: str) -> str:
         return ""
 
 
-def _notes(result: Result) -> tuple[str, ...]:
+def _notes(result: JobResult) -> tuple[str, ...]:
     # What is gone is told first, and whole: only here stands where copies are.
     gone = "the script overwrote these files, which could not be put back"
-    lost = (f"{gone}: {', '.join(map(quoted, result.lost))}",) if result.lost else ()
+    lost = (f"{gone}: {', '.join(map(quote, result.lost_files))}",) if result.lost_files else ()
     told_of = {
-        "saves by the script were held back": result.held_back,
-        "new files that the script made while its weights were those of trials": result.made,
-        "the script overwrote these files, which are as they were before": result.put_back,
+        "saves by the script were held back": result.suppressed_saves,
+        "new files that the script made while its weights were those of "
+        "trials": result.created_files,
+        "the script overwrote these files, which are as they were before": result.restored_files,
     }
     notes = (f"{what}: {_several(names)}" for what, names in told_of.items() if names)
     return (*lost, *result.notes, *notes)
@@ -149,4 +153,4 @@ def _notes(result: Result) -> tuple[str, ...]:
 
 def _several(names: Sequence[str]) -> str:
     more = len(names) - _NAMED
-    return ", ".join(map(quoted, names[:_NAMED])) + (f" and {more} more" if more > 0 else "")
+    return ", ".join(map(quote, names[:_NAMED])) + (f" and {more} more" if more > 0 else "")

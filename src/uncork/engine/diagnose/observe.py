@@ -16,26 +16,32 @@ from uncork.core.base.machine import Machine
 from uncork.core.base.measurement import Measurement
 from uncork.core.base.record import replace
 from uncork.core.costmodel.ceilings import disk_ceiling, input_ceilings
-from uncork.core.costmodel.compile_time import with_compiling
-from uncork.core.costmodel.transfer_time import left_to_the_step
+from uncork.core.costmodel.compile_time import with_compile_share
+from uncork.core.costmodel.transfer_time import without_offloaded_maps
 from uncork.core.documents.diagnosis import WorkloadDiagnosis
 from uncork.core.documents.workload import Workload
 from uncork.core.edits.edit import LoaderCache, LoaderProcesses, LoaderWorkers
-from uncork.core.edits.step import FillsUp, JitCompileOff, StepEdit, is_graph, on_device
-from uncork.core.evidence.batches import NewShapes
-from uncork.core.evidence.stage import ENDLESS, Stage, with_chosen
-from uncork.engine.diagnose.collect_evidence import carried, look_once
-from uncork.engine.diagnose.precision_trials import in_other_precision
-from uncork.engine.diagnose.time_breakdown import take_apart
+from uncork.core.edits.step import (
+    JitCompileOff,
+    PaddingEdit,
+    StepEdit,
+    find_map_on_device,
+    has_tf_function,
+)
+from uncork.core.evidence.batches import VaryingShapes
+from uncork.core.evidence.stage import INFINITE_LENGTH, Stage, with_autotuned_parallelism
+from uncork.engine.diagnose.collect_evidence import collect_evidence, earlier_evidence
+from uncork.engine.diagnose.precision_trials import measure_other_precision
+from uncork.engine.diagnose.time_breakdown import measure_breakdown
 from uncork.engine.subject.subject import Subject
-from uncork.measure.machine.devices import native_bfloat16, native_float16
-from uncork.measure.machine.probe import available_memory
-from uncork.pipeline.analysis.passes import default_rewrites
-from uncork.pipeline.profile.disk_speed import disk_at
-from uncork.pipeline.profile.stage_costs import measure as measure_stages
+from uncork.measure.machine.devices import has_native_bfloat16, has_native_float16
+from uncork.measure.machine.probe import available_memory_bytes
+from uncork.pipeline.analysis.passes import has_default_rewrites
+from uncork.pipeline.profile.disk_speed import measure_cache_folder
+from uncork.pipeline.profile.stage_costs import measure_stage_costs as measure_stages
 from uncork.rules.judge import judge
-from uncork.training.tracing.side_effects import side_effects
-from uncork.training.variant import Version
+from uncork.training.tracing.side_effects import find_side_effects
+from uncork.training.variant import Variant
 
 # Share of the step in kernels above which their precision is worth a look.
 _COMPUTING: Final = 0.5
@@ -68,7 +74,7 @@ class _Seconds:
 
 _CAREFUL: Final = _Seconds(block=0.8, rounds=4, more=2, supply=1.5, stages=6.0)
 # What all of that takes, compilation aside; and the least of it that still measures something.
-BUDGET_S: Final = 20.0
+DEFAULT_BUDGET_S: Final = 20.0
 _SHORTEST: Final = 0.1
 # Of the time.
 _TRIFLE: Final = 0.05
@@ -81,10 +87,10 @@ def observe(
     machine: Machine,
     journal: Journal,
     *,
-    version: Version | None = None,
-    measured: Measurement | None = None,
-    known: WorkloadDiagnosis | None = None,
-    budget_s: float = BUDGET_S,
+    variant: Variant | None = None,
+    measurement: Measurement | None = None,
+    earlier: WorkloadDiagnosis | None = None,
+    budget_s: float = DEFAULT_BUDGET_S,
 ) -> WorkloadDiagnosis:
     """Diagnose a version of a training, its findings included.
 
@@ -92,105 +98,125 @@ def observe(
         subject: What is trained.
         machine: Where.
         journal: Told of each phase.
-        version: The original unless given.
-        measured: Its speed where that is known already from a comparison; the rest is then looked
-            at only briefly.
-        known: An earlier diagnosis; what an edit in between cannot have changed is taken from it.
+        variant: The original unless given.
+        measurement: Its speed where that is known already from a comparison; the rest is then
+            looked at only briefly.
+        earlier: An earlier diagnosis; what an edit in between cannot have changed is taken from it.
         budget_s: Seconds for a careful look, compilation aside; a shorter one is noisier.
     """
-    version = version or subject.original
-    seconds = _BRIEF if measured else _CAREFUL.scaled(budget_s / BUDGET_S)
+    variant = variant or subject.original
+    seconds = _BRIEF if measurement else _CAREFUL.scaled(budget_s / DEFAULT_BUDGET_S)
     journal.write("phase", f"measuring {subject.workload.at} as it runs and on a resident batch")
-    shares = take_apart(
+    shares = measure_breakdown(
         subject,
-        version,
+        variant,
         block_s=seconds.block,
         rounds=seconds.rounds,
-        more=seconds.more,
-        ask_training=measured is None,
+        retry_factor=seconds.more,
+        check_training=measurement is None,
     )
-    if measured is None:
-        measured = shares.measured
-        journal.write("measured", "as it is", samples_per_s=measured.samples_per_s)
-    ceilings = {"consumer": measured.samples_per_s * shares.consumer}
-    ceilings["host"] = _host_ceiling(measured, machine)
-    digest = version.pipeline.digest if version.pipeline else ""
-    loader = _loader(subject, version)
-    if known is not None and _input(known.workload) == (digest, *loader.values()):
-        ceilings["supply"], stages = known.ceilings["supply"], known.stages
+    if measurement is None:
+        measurement = shares.measurement
+        journal.write("measured", "as it is", samples_per_s=measurement.samples_per_s)
+    ceilings = {"consumer": measurement.samples_per_s * shares.consumer_speedup}
+    ceilings["host"] = _host_ceiling(measurement, machine)
+    digest = variant.pipeline.digest if variant.pipeline else ""
+    loader = _loader(subject, variant)
+    if earlier is not None and _input(earlier.workload) == (digest, *loader.values()):
+        ceilings["supply"], stages = earlier.ceilings["supply"], earlier.stages
     else:
         journal.write("phase", "measuring the input alone, stage by stage")
-        together = subject.supplied(version, seconds.supply)
-        samples = (subject.workload.batch_size or 1) * version.times
+        together = subject.measure_supply(variant, seconds.supply)
+        samples = (subject.workload.batch_size or 1) * variant.batch_multiplier
         ceilings["supply"] = together.batches_per_s * samples
-        stages = with_chosen(_stages(subject, version, seconds), together.chosen)
-    ceilings |= input_ceilings(stages, _samples(measured), machine.cpus)
-    computing = shares.breakdown["step"] >= _COMPUTING
-    precisions = in_other_precision(
-        subject, version, journal, known=known, computing=computing, block_s=seconds.block
+        stages = with_autotuned_parallelism(
+            _stages(subject, variant, seconds), together.autotuned_parallelism
+        )
+    ceilings |= input_ceilings(stages, _samples(measurement), machine.cpus)
+    computing = shares.shares["step"] >= _COMPUTING
+    precisions = measure_other_precision(
+        subject,
+        variant,
+        journal,
+        earlier=earlier,
+        is_step_dominant=computing,
+        block_s=seconds.block,
     )
     # Of an accelerator's kernels this host's processor knows only how they were started.
-    told = computing and not (machine.devices or _is_eager(subject, version))
-    if known is not None:
-        once = carried(known)
+    told = computing and not (machine.devices or _is_eager(subject, variant))
+    if earlier is not None:
+        once = earlier_evidence(earlier)
     else:
-        step_s = measured.step_s.median
-        how = {"computing": computing, "told": told}
-        once = look_once(subject, version, journal, step_s=step_s, block_s=seconds.block, **how)
-    ceilings |= disk_ceiling(once["from_disk"], stages, _samples(measured))
-    moved = on_device(version.step)
+        step_s = measurement.step_s.median
+        how = {"is_step_dominant": computing, "has_kernel_profile": told}
+        once = collect_evidence(
+            subject, variant, journal, step_s=step_s, block_s=seconds.block, **how
+        )
+    ceilings |= disk_ceiling(once["cold_files"], stages, _samples(measurement))
+    moved = find_map_on_device(variant.step_edits)
     if moved is not None:
-        stages = left_to_the_step(stages, moved.expects)
-        once["transfer"] = subject.transfer(version)
-    once["new_shapes"] = _compiled_for(once["new_shapes"], version.step)
+        stages = without_offloaded_maps(stages, moved.expected_digest)
+        once["transfer"] = subject.measure_transfer(variant)
+    once["varying_shapes"] = _compiled_for(once["varying_shapes"], variant.step_edits)
     found = WorkloadDiagnosis(
         workload=replace(
-            _of_steps(subject.seen(), version.times),
-            eager_step=_is_eager(subject, version),
-            pipeline=digest,
+            _of_steps(subject.observed_workload(), variant.batch_multiplier),
+            is_eager_step=_is_eager(subject, variant),
+            pipeline_digest=digest,
             **loader,
-            default_rewrites=default_rewrites(version.pipeline),
+            has_default_rewrites=has_default_rewrites(variant.pipeline),
         ),
-        measurement=measured,
+        measurement=measurement,
         ceilings=ceilings,
-        headroom=max(1.0, shares.consumer),
-        breakdown=shares.breakdown,
-        intervals=shares.intervals,
-        tracing=shares.tracing,
-        untraced_s=subject.untraced_s(seconds.block) if shares.tracing > _TRIFLE else None,
+        headroom=max(1.0, shares.consumer_speedup),
+        breakdown=shares.shares,
+        breakdown_intervals=shares.intervals,
+        tracing_share=shares.tracing_share,
+        step_s_without_tracing=subject.untraced_s(seconds.block)
+        if shares.tracing_share > _TRIFLE
+        else None,
         consumer_cpu_s=shares.consumer_cpu_s,
         stages=stages,
         notes=tuple(
             dict.fromkeys(
-                [*subject.notes, *_notes(subject.workload, measured, stages), *side_effects()]
+                [
+                    *subject.notes,
+                    *_notes(subject.workload, measurement, stages),
+                    *find_side_effects(),
+                ]
             )
         ),
-        memory_available_bytes=available_memory(),
-        bfloat16=native_bfloat16(),
-        float16=native_float16(),
-        deterministic=is_op_determinism_enabled(),
-        start=subject.start,
-        first_step_s=known.first_step_s if known else max(shares.traced_s, subject.first_step_s),
-        unrolled=known.unrolled if known else subject.unrolled(shares.traced_s),
+        memory_available_bytes=available_memory_bytes(),
+        has_native_bfloat16=has_native_bfloat16(),
+        has_fast_float16=has_native_float16(),
+        has_deterministic_ops=is_op_determinism_enabled(),
+        startup_lines=subject.startup_lines,
+        first_step_s=earlier.first_step_s
+        if earlier
+        else max(shares.traced_s, subject.first_step_s),
+        unrolled_loop=earlier.unrolled_loop
+        if earlier
+        else subject.find_unrolled_loop(shares.traced_s),
         **precisions,
         **once,
     )
-    return judge(with_compiling(found), machine)
+    return judge(with_compile_share(found), machine)
 
 
-def with_disk(found: WorkloadDiagnosis, folder: str, journal: Journal) -> WorkloadDiagnosis:
+def with_disk(diagnosis: WorkloadDiagnosis, folder: str, journal: Journal) -> WorkloadDiagnosis:
     """The same, with what is known of a folder for files where the user has named one."""
     if not folder:
-        return found
+        return diagnosis
     journal.write("phase", f"measuring how fast files are written and read in {folder}")
-    return replace(found, disk=disk_at(folder))
+    return replace(diagnosis, cache_folder=measure_cache_folder(folder))
 
 
 def _between_epochs(measured: Measurement) -> Iterator[str]:
     """What no line of the user's is to blame for, where it is more than a trifle."""
-    if measured.between_epochs is not None and measured.between_epochs > _TRIFLE:
+    if measured.between_epochs_share is not None and measured.between_epochs_share > _TRIFLE:
         yield (
-            f"{measured.between_epochs:.0%} of the time passes between epochs, where TensorFlow "
+            f"{measured.between_epochs_share:.0%} of the time passes between epochs, where "
+            "TensorFlow "
             "may wait for the thread that tunes a tf.data pipeline: see autotune_off"
         )
 
@@ -204,14 +230,14 @@ def _notes(work: Workload, measured: Measurement, stages: Sequence[Stage]) -> It
             "all figures are of that; take it out, and diagnose again"
         )
     there = next((stage for stage in stages if stage.kind == "cache"), None)
-    ends = there is not None and there.length != ENDLESS
-    if there is not None and ends and work.passes == 1 and not work.called_in_loop:
+    ends = there is not None and there.length != INFINITE_LENGTH
+    if there is not None and ends and work.min_passes == 1 and not work.is_fit_in_loop:
         at = f" at {there.at}" if there.at else ""
         yield (
             f"figures are of epochs that read the cache{at}; the "
             "script has but one, which fills it, and takes longer"
         )
-    for endless in (s for s in stages if s.kind == "cache" and s.length == ENDLESS):
+    for endless in (s for s in stages if s.kind == "cache" and s.length == INFINITE_LENGTH):
         at = f" at {endless.at}" if endless.at else ""
         yield (
             f"the cache{at} keeps what never ends: it takes more memory, or disk, at each step, "
@@ -219,22 +245,22 @@ def _notes(work: Workload, measured: Measurement, stages: Sequence[Stage]) -> It
         )
 
 
-def _is_eager(subject: Subject, version: Version) -> bool:
-    return subject.workload.eager_step and not is_graph(version.step)
+def _is_eager(subject: Subject, version: Variant) -> bool:
+    return subject.workload.is_eager_step and not has_tf_function(version.step_edits)
 
 
-def _loader(subject: Subject, version: Version) -> dict[str, Any]:
+def _loader(subject: Subject, version: Variant) -> dict[str, Any]:
     """How a version reads its Python loader, in the fields of a workload."""
     workers = subject.workload.loader_workers
-    for edit in version.loader:
+    for edit in version.loader_edits:
         workers = edit.workers if isinstance(edit, LoaderWorkers) else workers
         workers = edit.processes if isinstance(edit, LoaderProcesses) else workers
-    kept = any(isinstance(edit, LoaderCache) for edit in version.loader)
-    return {"loader_workers": workers, "loader_kept": kept}
+    kept = any(isinstance(edit, LoaderCache) for edit in version.loader_edits)
+    return {"loader_workers": workers, "is_loader_cached": kept}
 
 
 def _input(known: Workload) -> tuple[object, ...]:
-    return known.pipeline, known.loader_workers, known.loader_kept
+    return known.pipeline_digest, known.loader_workers, known.is_loader_cached
 
 
 def _of_steps(workload: Workload, times: int) -> Workload:
@@ -249,10 +275,10 @@ def _of_steps(workload: Workload, times: int) -> Workload:
     )
 
 
-def _stages(subject: Subject, version: Version, seconds: _Seconds) -> tuple[Stage, ...]:
+def _stages(subject: Subject, version: Variant, seconds: _Seconds) -> tuple[Stage, ...]:
     if version.pipeline is None:
         return subject.loader_stages(version)
-    batch_size = (subject.workload.batch_size or 0) * version.times or None
+    batch_size = (subject.workload.batch_size or 0) * version.batch_multiplier or None
     return measure_stages(version.pipeline, batch_size=batch_size, budget_s=seconds.stages)
 
 
@@ -268,19 +294,19 @@ def _samples(measured: Measurement) -> float:
     return measured.samples_per_s * measured.step_s.median
 
 
-def _compiled_for(new: NewShapes | None, edits: tuple[StepEdit, ...]) -> NewShapes | None:
+def _compiled_for(new: VaryingShapes | None, edits: tuple[StepEdit, ...]) -> VaryingShapes | None:
     """Shapes for which a step under these edits is still compiled anew."""
     if new is None or any(isinstance(edit, JitCompileOff) for edit in edits):
         return None
-    filled = next((edit for edit in edits if isinstance(edit, FillsUp)), None)
-    return new.filled_up(filled.multiple) if filled is not None and new.padded else new
+    filled = next((edit for edit in edits if isinstance(edit, PaddingEdit)), None)
+    return new.padded_to(filled.multiple) if filled is not None and new.padded_shapes else new
 
 
 def with_epoch_hooks(
-    subject: Subject, found: WorkloadDiagnosis, machine: Machine
+    subject: Subject, diagnosis: WorkloadDiagnosis, machine: Machine
 ) -> WorkloadDiagnosis:
     """With what callbacks take before and after an epoch: the last that is measured of it."""
     with suppress(Exception):  # callbacks want anything
-        costs = subject.epoch_hooks()
-        return judge(replace(found, callbacks=(*found.callbacks, *costs)), machine)
-    return found
+        costs = subject.measure_epoch_hooks()
+        return judge(replace(diagnosis, callbacks=(*diagnosis.callbacks, *costs)), machine)
+    return diagnosis

@@ -9,83 +9,85 @@ from uncork.core.base.journal import Journal
 from uncork.core.base.measurement import Comparison
 from uncork.core.documents.diagnosis import WorkloadDiagnosis
 from uncork.core.documents.workload import Workload
-from uncork.core.edits.step import DtypePolicy, Precision, is_graph
+from uncork.core.edits.step import DtypePolicy, Precision, has_tf_function
 from uncork.engine.subject.subject import Subject
-from uncork.measure.machine.devices import native_bfloat16, native_float16
-from uncork.training.precision.dtype_policies import MIXED
-from uncork.training.variant import Version, against
+from uncork.measure.machine.devices import has_native_bfloat16, has_native_float16
+from uncork.training.precision.dtype_policies import MIXED_POLICIES
+from uncork.training.variant import Variant, compare_in_memory
 
-_FIELDS: Final = ("in_bfloat16", "in_float16", "in_float32")
+_FIELDS: Final = ("bfloat16_speedup", "float16_speedup", "float32_speedup")
 
 
-def in_other_precision(
+def measure_other_precision(
     subject: Subject,
-    version: Version,
+    variant: Variant,
     journal: Journal,
     *,
-    known: WorkloadDiagnosis | None,
-    computing: bool,
+    earlier: WorkloadDiagnosis | None,
+    is_step_dominant: bool,
     block_s: float,
 ) -> dict[str, Any]:
     """The kernels in the 16 bits that this device has, or in float32 instead of 16, against as is.
 
     Args:
         subject: What is trained.
-        version: Of it.
+        variant: Of it.
         journal: Told of what is measured.
-        known: An earlier diagnosis; what it has measured is not measured again.
-        computing: Its kernels take a good part of the step.
+        earlier: An earlier diagnosis; what it has measured is not measured again.
+        is_step_dominant: Its kernels take a good part of the step.
         block_s: Seconds of one block.
 
     Returns:
         Comparisons, each by its field of a diagnosis.
     """
-    seen = {field: getattr(known, field) for field in _FIELDS} if known else {}
-    if not computing or any(seen.values()):
+    seen = {field: getattr(earlier, field) for field in _FIELDS} if earlier else {}
+    if not is_step_dominant or any(seen.values()):
         # What was in use when it was measured is no other precision by now.
-        return {} if _switched(version) else seen
-    policy = None if _switched(version) else _another(subject.seen(), version)
+        return {} if _switched(variant) else seen
+    policy = None if _switched(variant) else _another(subject.observed_workload(), variant)
     if policy is None:
         return {}
     kind = policy.removeprefix("mixed_")
     journal.write("phase", f"measuring the step in {kind}")
-    return {f"in_{kind}": _in_policy(subject, version, policy, block_s)}
+    return {f"{kind}_speedup": _in_policy(subject, variant, policy, block_s)}
 
 
-def _another(work: Workload, version: Version) -> Precision | None:
+def _another(work: Workload, version: Variant) -> Precision | None:
     """The policy that is worth a look; None where none can be tried, or helps."""
-    eager = work.eager_step and not is_graph(version.step)
-    if eager or work.distributed or work.replicas > 1 or not work.dtype_policies:
+    eager = work.is_eager_step and not has_tf_function(version.step_edits)
+    if eager or work.is_distributed or work.replicas > 1 or not work.dtype_policies:
         return None
-    if any(policy in MIXED for policy in work.dtype_policies):
+    if any(policy in MIXED_POLICIES for policy in work.dtype_policies):
         return "float32"
-    if native_bfloat16():
+    if has_native_bfloat16():
         return "mixed_bfloat16"
-    return "mixed_float16" if native_float16() else None
+    return "mixed_float16" if has_native_float16() else None
 
 
-def _switched(version: Version) -> bool:
-    return any(isinstance(edit, DtypePolicy) for edit in version.step)
+def _switched(version: Variant) -> bool:
+    return any(isinstance(edit, DtypePolicy) for edit in version.step_edits)
 
 
 def _in_policy(
-    subject: Subject, version: Version, policy: Precision, block_s: float
+    subject: Subject, version: Variant, policy: Precision, block_s: float
 ) -> Comparison | None:
     with suppress(Exception):  # layers in another dtype, or a step that needs its own
-        edited = subject.in_policy(version, policy)
+        edited = subject.with_policy(version, policy)
         if edited is not None:
             return compare_resident(subject, version, edited, block_s / 2)
     with suppress(Exception):  # a model that wants more than what its step gave it
-        return subject.in_float32(block_s / 2) if policy == "float32" else None
+        return subject.compare_float32(block_s / 2) if policy == "float32" else None
     return None
 
 
 def compare_resident(
-    subject: Subject, version: Version, edited: Version, block_s: float
+    subject: Subject, variant: Variant, edited: Variant, block_s: float
 ) -> Comparison:
     """The step of two versions in turn, each on a batch from memory: a few pairs are enough.
 
     Raises:
         EditRefused: A step edit does not apply to this model.
     """
-    return against(subject.resident(version), subject.resident(edited), block_s)
+    return compare_in_memory(
+        subject.resident_runner(variant), subject.resident_runner(edited), block_s
+    )

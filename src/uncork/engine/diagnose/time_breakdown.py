@@ -12,9 +12,9 @@ from typing import Final
 
 from uncork.core.base.measurement import Measurement, Spread, spread
 from uncork.engine.subject.subject import Subject
-from uncork.measure.benchmark.interleave import Block, in_turn, summarize
-from uncork.measure.benchmark.timed_block import tracing_s
-from uncork.training.variant import Version
+from uncork.measure.benchmark.interleave import Block, measure_blocks_interleaved, summarize
+from uncork.measure.benchmark.timed_block import total_tracing_s
+from uncork.training.variant import Variant
 
 # Of a step, what is worth a second look.
 _LARGE: Final = 0.09
@@ -23,82 +23,84 @@ _MODEST: Final = 0.3
 
 
 @dataclass(frozen=True)
-class Shares:
+class TimeBreakdown:
     """One step taken apart.
 
     Attributes:
-        measured: The step as it runs.
-        consumer: How many times faster it runs on a resident batch.
+        measurement: The step as it runs.
+        consumer_speedup: How many times faster it runs on a resident batch.
         consumer_cpu_s: CPU seconds of one step then.
-        breakdown: Shares of one step that add up to 1.
+        shares: Shares of one step that add up to 1.
         intervals: Of the shares of input and Python, from round to round.
-        tracing: Part of the step as it runs in which functions were traced anew.
+        tracing_share: Part of the step as it runs in which functions were traced anew.
         traced_s: Seconds in which its functions were traced before.
     """
 
-    measured: Measurement
-    consumer: float
+    measurement: Measurement
+    consumer_speedup: float
     consumer_cpu_s: float
-    breakdown: dict[str, float]
+    shares: dict[str, float]
     intervals: dict[str, Spread]
-    tracing: float = 0.0
+    tracing_share: float = 0.0
     traced_s: float = 0.0
 
 
-def take_apart(
+def measure_breakdown(
     subject: Subject,
-    version: Version,
+    variant: Variant,
     *,
     block_s: float,
     rounds: int,
-    more: int = 2,
-    ask_training: bool = False,
-) -> Shares:
+    retry_factor: int = 2,
+    check_training: bool = False,
+) -> TimeBreakdown:
     """Run a version as it is, on a resident batch, and with its steps grouped, in turn.
 
     Where a part looks large and could still be noise, it is looked at once more.
 
     Args:
         subject: What is trained.
-        version: Which version of it.
+        variant: Which version of it.
         block_s: Seconds of one block.
         rounds: Blocks of each.
-        more: How many times longer a second look is than the first.
-        ask_training: Where Python seems to take a modest part of a resident step, see whether the
+        retry_factor: How many times longer a second look is than the first.
+        check_training: Where Python seems to take a modest part of a resident step, see whether the
             training itself gains that much with its steps grouped. Beside an input that works while
             Python does, it may not.
     """
-    runners = [subject.runner(version), subject.resident(version)]
-    traced_s = -tracing_s()
+    runners = [subject.runner(variant), subject.resident_runner(variant)]
+    traced_s = -total_tracing_s()
     for runner in runners:
         runner.prime()
-    traced_s += tracing_s()
+    traced_s += total_tracing_s()
     first = runners[1].block(block_s / 2)
-    grouped = subject.grouped(version, first.wall_s / first.steps)
+    grouped = subject.grouped_runner(variant, first.wall_s / first.steps)
     runners += [grouped] if grouped else []
-    found = in_turn(runners, block_s=block_s, rounds=rounds)
-    waiting, python = _parts(subject, version, found)
+    found = measure_blocks_interleaved(runners, block_s=block_s, rounds=rounds)
+    waiting, python = _parts(subject, variant, found)
     if _unclear(waiting) or _unclear(python):
-        again = in_turn(runners, block_s=block_s, rounds=more * rounds)
+        again = measure_blocks_interleaved(runners, block_s=block_s, rounds=retry_factor * rounds)
         found = [[*few, *others] for few, others in zip(found, again, strict=True)]
-        waiting, python = _parts(subject, version, found)
-    if ask_training and _is_modest(python) and not subject.between_calls:
-        python = min(python, _saved(subject, version, block_s, more * rounds) or python, key=_low)
+        waiting, python = _parts(subject, variant, found)
+    if check_training and _is_modest(python) and not subject.loses_time_between_calls:
+        python = min(
+            python, _saved(subject, variant, block_s, retry_factor * rounds) or python, key=_low
+        )
     consumer = 1 / max(1e-9, 1 - waiting.median)
-    if subject.between_calls:
+    if subject.loses_time_between_calls:
         waiting, python = spread([0.0] * waiting.n), waiting
-    return Shares(
-        measured=summarize(found[0]),
-        consumer=consumer,
+    return TimeBreakdown(
+        measurement=summarize(found[0]),
+        consumer_speedup=consumer,
         consumer_cpu_s=statistics.median(b.cpu_s / b.steps for b in found[1]),
-        breakdown=breakdown(waiting, python),
+        shares=breakdown(waiting, python),
         intervals={"input": waiting, "host": python},
-        tracing=statistics.median(b.tracing_s / b.wall_s for b in found[0]),
+        tracing_share=statistics.median(b.tracing_s / b.wall_s for b in found[0]),
         traced_s=traced_s,
     )
 
 
-def _parts(subject: Subject, version: Version, found: list[list[Block]]) -> tuple[Spread, Spread]:
+def _parts(subject: Subject, version: Variant, found: list[list[Block]]) -> tuple[Spread, Spread]:
     """Shares of a step that are lost to input and to Python."""
     whole, alone, *many = ([b.wall_s / b.steps for b in blocks] for blocks in found)
     without_python = _without_python(subject, version, alone, *many)
@@ -113,12 +115,14 @@ def _low(part: Spread) -> float:
     return part.low
 
 
-def _saved(subject: Subject, version: Version, block_s: float, rounds: int) -> Spread | None:
+def _saved(subject: Subject, version: Variant, block_s: float, rounds: int) -> Spread | None:
     """Part of the training that grouping its steps saves; None where they cannot be grouped."""
-    together = subject.grouped_training(version)
+    together = subject.grouped_training_runner(version)
     if together is None:
         return None
-    apart, grouped = in_turn([subject.runner(version), together], block_s=block_s, rounds=rounds)
+    apart, grouped = measure_blocks_interleaved(
+        [subject.runner(version), together], block_s=block_s, rounds=rounds
+    )
     whole, less = ([b.wall_s / b.steps for b in blocks] for blocks in (apart, grouped))
     return _shares(whole, less, whole)
 
@@ -128,7 +132,7 @@ def _unclear(part: Spread) -> bool:
 
 
 def _without_python(
-    subject: Subject, version: Version, alone: list[float], many: list[float] | None = None
+    subject: Subject, version: Variant, alone: list[float], many: list[float] | None = None
 ) -> list[float]:
     """Seconds of a resident step less its Python, round by round.
 
@@ -139,7 +143,7 @@ def _without_python(
     if many is None:
         python_s = subject.python_s(resident_s) or 0.0
         return [each - python_s for each in alone]
-    most_s = subject.most_python_s(version, resident_s)
+    most_s = subject.max_python_s(version, resident_s)
     if most_s is None:
         return many
     return [max(m, a - most_s) for m, a in zip(many, alone, strict=True)]

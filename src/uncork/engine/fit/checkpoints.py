@@ -16,23 +16,23 @@ import numpy as np
 
 from uncork.core.documents.plan import Proof
 from uncork.core.edits.step import StepsPerExecution
-from uncork.core.evidence.callbacks import Saving
+from uncork.core.evidence.callbacks import CheckpointCost
 from uncork.engine.fit.primed_runner import PrimedRunner
-from uncork.engine.process.scratch_folders import folder_at
+from uncork.engine.process.scratch_folders import temporary_folder_at
 from uncork.measure.benchmark.interleave import Block
-from uncork.measure.benchmark.quiesce import settle
-from uncork.pycode.frames.value_origin import only_call
+from uncork.measure.benchmark.quiesce import wait_until_idle
+from uncork.pycode.frames.value_origin import find_only_call
 from uncork.training.callbacks.async_checkpoint import (
-    WrittenBeside,
-    checkpoints,
-    saver_of,
-    saves_itself,
-    who_waits,
+    BackgroundWriter,
+    find_async_checkpoints,
+    has_own_save,
+    keras_saver,
+    waiting_callback_name,
 )
-from uncork.training.callbacks.checkpoint_copy import Buffers, CopiedSave
+from uncork.training.callbacks.checkpoint_copy import CheckpointCopy, CopyBuffers
 from uncork.training.callbacks.checkpoint_diff import checkpoint_difference
-from uncork.training.state.snapshot import weights
-from uncork.training.variant import VersionRunner
+from uncork.training.state.snapshot import read_weights
+from uncork.training.variant import VariantRunner
 
 # Saves that are timed after the first, which finds code and memory cold; none after a long one.
 _SAVES: Final = 3
@@ -48,7 +48,7 @@ _WARM: Final = 2
 _PROVED: Final = 2
 
 
-class Saved:
+class CheckpointTrial:
     """Saves the model of one ``fit`` as its callbacks would, into a folder that is removed.
 
     That folder lies where theirs do, so that it is the same disk. None of them is called.
@@ -60,19 +60,19 @@ class Saved:
         scratch: Folder of this process's own.
 
     Attributes:
-        beside: Steps behind each save that is tried; from :meth:`look`.
+        steps_per_save: Steps behind each save that is tried; from :meth:`measure`.
     """
 
     def __init__(self, callbacks: Any, model: Any, *, distributed: bool, scratch: str) -> None:
-        self.beside, self._scratch = 1, scratch
+        self.steps_per_save, self._scratch = 1, scratch
         self._model = model
-        self._callbacks = checkpoints(callbacks)
-        self._waits = who_waits(callbacks)
+        self._callbacks = find_async_checkpoints(callbacks)
+        self._waits = waiting_callback_name(callbacks)
         self._distributed = distributed
         self._disk = _disk_of(self._callbacks)
-        self._buffers = [Buffers() for _ in self._callbacks]
+        self._buffers = [CopyBuffers() for _ in self._callbacks]
 
-    def look(self, steps_per_epoch: int | None, step_s: float) -> Saving | None:
+    def measure(self, steps_per_epoch: int | None, step_s: float) -> CheckpointCost | None:
         """What a save takes; None where none is made, nobody knows when, or not to a disk here.
 
         Args:
@@ -87,32 +87,32 @@ class Saved:
         if not every or self._disk is None:
             return None
         copying_s, taken = self._copying()
-        self.let_go()
+        self.release_memory()
         if shutil.disk_usage(self._disk).free < _FREE * taken:
             return None
         wall_s, cpu_s = self._seconds()
-        self.beside = min(every, math.ceil(_ROOM * wall_s / step_s))
-        return Saving(
+        self.steps_per_save = min(every, math.ceil(_ROOM * wall_s / step_s))
+        return CheckpointCost(
             name=" and ".join(type(callback).__name__ for callback in self._callbacks),
-            seconds=wall_s,
-            cpu_s=cpu_s,
-            copying_s=copying_s,
-            bytes=taken,
-            every=every,
-            beside=self.beside,
-            at_most=any(callback.save_best_only for callback in self._callbacks),
-            refused=self._refused(len(often), wall_s + self.beside * step_s),
-            at=only_call(type(self._callbacks[0]).__name__),
+            save_s=wall_s,
+            save_cpu_s=cpu_s,
+            copy_s=copying_s,
+            copy_bytes=taken,
+            every_steps=every,
+            trial_steps=self.steps_per_save,
+            is_save_best_only=any(callback.save_best_only for callback in self._callbacks),
+            refusal_reason=self._refused(len(often), wall_s + self.steps_per_save * step_s),
+            at=find_only_call(type(self._callbacks[0]).__name__),
         )
 
-    def runner(self, steps: PrimedRunner, *, beside: bool) -> VersionRunner:
-        """A save and :attr:`beside` steps behind it, again and again.
+    def runner(self, steps: PrimedRunner, *, is_async: bool) -> VariantRunner:
+        """A save and :attr:`is_async` steps behind it, again and again.
 
         Args:
             steps: On the training's own input.
-            beside: A thread writes.
+            is_async: A thread writes.
         """
-        return _SavingRunner(self, steps, self._executions(steps), beside=beside)
+        return _SavingRunner(self, steps, self._executions(steps), beside=is_async)
 
     def prove(self, steps: PrimedRunner) -> Proof:
         """Save both ways at one moment, and train on while a thread writes one of them.
@@ -123,7 +123,7 @@ class Saved:
         steps.prime()
         executions = self._executions(steps)
         as_written, _ = self._trained(steps, executions, None)
-        with self.folder() as folder:
+        with self.save_folder() as folder:
             beside, differs = self._trained(steps, executions, folder)
         what = f"{_PROVED * len(self._callbacks)} checkpoints, each with {executions} executions "
         if differs:
@@ -140,32 +140,32 @@ class Saved:
         )
         return Proof(kind="exact", passed=True, detail=detail)
 
-    def let_go(self) -> None:
+    def release_memory(self) -> None:
         """The memory of copies is free again."""
-        self._buffers = [Buffers() for _ in self._callbacks]
+        self._buffers = [CopyBuffers() for _ in self._callbacks]
 
     @contextmanager
-    def folder(self) -> Iterator[Path]:
+    def save_folder(self) -> Iterator[Path]:
         """Where to save, on the disk of the checkpoints; removed at the end."""
         assert self._disk is not None
-        with folder_at(self._disk, self._scratch) as found:
+        with temporary_folder_at(self._disk, self._scratch) as found:
             yield found
 
     def save(self, folder: Path) -> None:
         """As Keras does, one after the other."""
         for number, callback in enumerate(self._callbacks):
-            saver_of(callback)(self._model, str(_file(folder, number, callback)))
+            keras_saver(callback)(self._model, str(_file(folder, number, callback)))
 
     @contextmanager
-    def saving_beside(self, folder: Path) -> Iterator[Callable[[], None]]:
+    def async_saving(self, folder: Path) -> Iterator[Callable[[], None]]:
         """Let threads write to a folder; gives what begins that, and waits for it at the end."""
-        writing = [WrittenBeside() for _ in self._callbacks]
+        writing = [BackgroundWriter() for _ in self._callbacks]
 
         def begin() -> None:
             for number, callback in enumerate(self._callbacks):
                 writing[number].wait()
                 copied = self._copied(callback, self._buffers[number])
-                writing[number].begin(copied, _file(folder, number, callback))
+                writing[number].start(copied, _file(folder, number, callback))
 
         try:
             yield begin
@@ -173,23 +173,23 @@ class Saved:
             for each in writing:
                 each.wait()
 
-    def _copied(self, callback: Any, buffers: Buffers) -> CopiedSave:
-        only, save = callback.save_weights_only, saver_of(callback)
-        return CopiedSave(self._model, save, weights_only=only, buffers=buffers)
+    def _copied(self, callback: Any, buffers: CopyBuffers) -> CheckpointCopy:
+        only, save = callback.save_weights_only, keras_saver(callback)
+        return CheckpointCopy(self._model, save, weights_only=only, buffers=buffers)
 
     def _copying(self) -> tuple[float, int]:
         """Seconds of it, where it was done before, and bytes."""
         for _ in range(2):
             begin = time.perf_counter()
             pairs = zip(self._callbacks, self._buffers, strict=True)
-            taken = sum(self._copied(callback, buffers).bytes for callback, buffers in pairs)
+            taken = sum(self._copied(callback, buffers).size_bytes for callback, buffers in pairs)
             copying_s = time.perf_counter() - begin
         return copying_s, taken
 
     def _seconds(self) -> tuple[float, float]:
         """Of a save and the CPU in it, the median of some."""
         taken: list[tuple[float, float]] = []
-        with self.folder() as folder:
+        with self.save_folder() as folder:
             while len(taken) <= _SAVES and sum(wall_s for wall_s, _ in taken) < _LOOK_S:
                 begin, cpu = time.perf_counter(), time.process_time()
                 self.save(folder)
@@ -200,7 +200,7 @@ class Saved:
     def _refused(self, frequencies: int, part_s: float) -> str:
         if self._distributed:
             return "it runs under a tf.distribute strategy"
-        if saves_itself(self._model):
+        if has_own_save(self._model):
             return "the model has a save of its own, which may look at the file"
         if frequencies > 1:
             return "several callbacks save, each at times of its own"
@@ -217,21 +217,21 @@ class Saved:
         settings = steps.runner.settings
         chained = [edit.steps for edit in settings.edits if isinstance(edit, StepsPerExecution)]
         in_one = max(chained, default=int(settings.model.steps_per_execution))
-        return max(1, math.ceil(self.beside / in_one))
+        return max(1, math.ceil(self.steps_per_save / in_one))
 
     def _trained(
         self, steps: PrimedRunner, executions: int, folder: Path | None
     ) -> tuple[list[Any], str]:
         """Weights that some steps lead to, from the same start; and what differs in two files."""
         differs = ""
-        with closing(steps.runner.times(primed=False)) as times:
+        with closing(steps.runner.execution_times(is_primed=False)) as times:
             _run(times, _WARM)
             for _ in range(_PROVED):
                 if folder is None:
                     _run(times, executions)
                 else:
                     differs = self._difference(folder, times, executions) or differs
-            return weights(self._model), differs
+            return read_weights(self._model), differs
 
     def _difference(self, folder: Path, times: Iterator[float], executions: int) -> str:
         """Between what Keras saves now, and what a thread writes of now while it trains on."""
@@ -239,10 +239,10 @@ class Saved:
         for place in (written, beside):
             place.mkdir(exist_ok=True)
         self.save(written)
-        before = weights(self._model)
-        with self.saving_beside(beside) as begin:
+        before = read_weights(self._model)
+        with self.async_saving(beside) as begin:
             begin()
-            changed = not _equal(before, weights(self._model))
+            changed = not _equal(before, read_weights(self._model))
             _run(times, executions)
         if changed:
             return "copying changes the weights"
@@ -254,10 +254,12 @@ class Saved:
         return ""
 
 
-class _SavingRunner(VersionRunner):
+class _SavingRunner(VariantRunner):
     """Saves with steps between them, one way or the other."""
 
-    def __init__(self, saved: Saved, steps: PrimedRunner, executions: int, *, beside: bool) -> None:
+    def __init__(
+        self, saved: CheckpointTrial, steps: PrimedRunner, executions: int, *, beside: bool
+    ) -> None:
         self._saved = saved
         self._steps = steps
         self._executions = executions
@@ -277,11 +279,11 @@ class _SavingRunner(VersionRunner):
 
     def block(self, seconds: float) -> Block:
         """Time saves and their steps for about ``seconds``, until the last file is complete."""
-        settle()
+        wait_until_idle()
         started = time.perf_counter()
         with (
-            self._saved.folder() as folder,
-            closing(self._steps.runner.times(primed=False)) as times,
+            self._saved.save_folder() as folder,
+            closing(self._steps.runner.execution_times(is_primed=False)) as times,
         ):
             _run(times, _WARM)
             cpu, begin, saves = time.process_time(), time.perf_counter(), 0
@@ -303,7 +305,7 @@ class _SavingRunner(VersionRunner):
             self._saved.save(folder)
             _run(times, self._executions)
             return
-        with self._saved.saving_beside(folder) as begin:
+        with self._saved.async_saving(folder) as begin:
             begin()
             _run(times, self._executions)
 

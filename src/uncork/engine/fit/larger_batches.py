@@ -11,22 +11,22 @@ from typing import Final
 from uncork.core.base.measurement import Comparison
 from uncork.core.documents.plan import Proof
 from uncork.core.edits.step import LargerBatch
-from uncork.core.evidence.batches import BatchSize, nearly_whole
-from uncork.measure.benchmark.peak_memory import peak_memory
-from uncork.measure.machine.probe import available_memory
-from uncork.training.optimizer.learning_rate import rate_for
-from uncork.training.run.held_out import HeldOut
+from uncork.core.evidence.batches import BatchSizeTrial, is_nearly_divisible
+from uncork.measure.benchmark.peak_memory import measure_peak_memory
+from uncork.measure.machine.probe import available_memory_bytes
+from uncork.training.optimizer.learning_rate import learning_rate_factor
+from uncork.training.run.held_out import HeldOutSplit
 from uncork.training.run.step_settings import StepSettings
 from uncork.training.state.snapshot import Snapshot
-from uncork.training.variant import Version, VersionRunner, against
+from uncork.training.variant import Variant, VariantRunner, compare_in_memory
 from uncork.verify.criteria.noninferiority import noninferiority
 from uncork.verify.criteria.training import (
-    Curve,
-    ends,
-    finite,
+    LossCurve,
+    are_finite,
+    final_losses,
     orders_needed,
-    price,
     prove_training,
+    samples_to_loss_ratio,
 )
 
 # Times as large; each is tried only if the one before it paid.
@@ -53,7 +53,7 @@ _DEAREST: Final = 4
 
 
 @dataclass(frozen=True)
-class LargerBatches:
+class LargerBatchTrials:
     """Tries them on samples that were recorded, from one snapshot.
 
     Attributes:
@@ -62,33 +62,33 @@ class LargerBatches:
         batch_size: As the script has it.
         steps_per_epoch: Likewise; None where epochs have no end.
         settings: How the step of a version runs.
-        resident: Its step on batches from memory.
+        resident_runner: Its step on batches from memory.
     """
 
-    held_out: HeldOut
+    held_out: HeldOutSplit
     snapshot: Snapshot
     batch_size: int
     steps_per_epoch: int | None
-    settings: Callable[[Version], StepSettings]
-    resident: Callable[[Version], VersionRunner]
+    settings: Callable[[Variant], StepSettings]
+    resident_runner: Callable[[Variant], VariantRunner]
 
-    def look(self, version: Version, budget_s: float) -> tuple[BatchSize, ...]:
+    def measure(self, variant: Variant, budget_s: float) -> tuple[BatchSizeTrial, ...]:
         """Each size that pays, the smallest first: speed, and loss after as many samples.
 
         From the first on whose loss is not finite there is none: a larger one diverges, too.
         """
         began = time.monotonic()
         try:
-            faster = self._speeds(version)
+            faster = self._speeds(variant)
             if not faster:
                 return ()
-            steps = self._steps(version, (budget_s - (time.monotonic() - began)) / _RUNS)
-            written = [self._curve(version, seed, steps) for seed in range(_LOOKED_AT)]
-            if not finite(written):
+            steps = self._steps(variant, (budget_s - (time.monotonic() - began)) / _RUNS)
+            written = [self._curve(variant, seed, steps) for seed in range(_LOOKED_AT)]
+            if not are_finite(written):
                 return ()
-            found: list[BatchSize] = []
-            for larger in (each for each in faster if steps // each.times >= _FEWEST):
-                sized = version.with_step_edits((larger,))
+            found: list[BatchSizeTrial] = []
+            for larger in (each for each in faster if steps // each.batch_multiplier >= _FEWEST):
+                sized = variant.with_step_edits((larger,))
                 judged = self._judged(sized, faster[larger], steps, written)
                 if judged is None:
                     break
@@ -97,80 +97,85 @@ class LargerBatches:
         finally:
             self.snapshot.restore()
 
-    def prove(self, version: Version, budget_s: float) -> Proof:
+    def prove(self, variant: Variant, budget_s: float) -> Proof:
         """The original against this version, over orders that no size was chosen by."""
-        original = Version(pipeline=None)
-        times = version.times
+        original = Variant(pipeline=None)
+        times = variant.batch_multiplier
         fewest, most = _PROVED
         try:
             steps = self._steps(original, budget_s / (2 * most))
             if steps // times < _FEWEST:
                 detail = f"there was time for {steps // times} of its steps, too few to judge it by"
                 return Proof(kind="training", passed=False, detail=detail)
-            ours: list[Curve] = []
-            theirs: list[Curve] = []
+            ours: list[LossCurve] = []
+            theirs: list[LossCurve] = []
             needed = fewest
             while len(ours) < needed:
                 for seed in range(_OTHER_ORDERS + len(ours), _OTHER_ORDERS + needed):
                     ours.append(self._curve(original, seed, steps))
-                    theirs.append(self._curve(version, seed, steps))
+                    theirs.append(self._curve(variant, seed, steps))
                 needed = orders_needed(ours, theirs, most)
             return prove_training(ours, theirs, steps * self.batch_size)
         finally:
             self.snapshot.restore()
 
-    def _speeds(self, version: Version) -> dict[LargerBatch, Comparison]:
+    def _speeds(self, version: Variant) -> dict[LargerBatch, Comparison]:
         """Of each size, as long as it gains on the one before and as there is memory."""
-        base = self.resident(version)
-        with peak_memory() as peak:
+        base = self.resident_runner(version)
+        with measure_peak_memory() as peak:
             base.prime()
-        taken, found = [(1, peak.bytes)], dict[LargerBatch, Comparison]()
+        taken, found = [(1, peak.added_bytes)], dict[LargerBatch, Comparison]()
         for times in _TIMES:
-            larger = LargerBatch(times=times, rate=rate_for(self.snapshot.model.optimizer, times))
+            larger = LargerBatch(
+                batch_multiplier=times,
+                learning_rate_multiplier=learning_rate_factor(self.snapshot.model.optimizer, times),
+            )
             if not (self._fill_epochs(times) and _fits(taken, times)):
                 break
             try:
-                with peak_memory() as peak:
-                    sized = self.resident(version.with_step_edits((larger,)))
-                    compared = against(base, sized, _BLOCK_S)
+                with measure_peak_memory() as peak:
+                    sized = self.resident_runner(version.with_step_edits((larger,)))
+                    compared = compare_in_memory(base, sized, _BLOCK_S)
             except Exception:  # a model for one size of batch; no memory left on the device
                 break
             before = [each.ratio for each in found.values()]
             if compared.ratio < _PAYS * (before[-1] if before else 1.0):
                 break
-            taken.append((times, peak.bytes))
+            taken.append((times, peak.added_bytes))
             found[larger] = compared
         return found
 
     def _fill_epochs(self, times: int) -> bool:
         """So large batches are full, all but a few."""
         steps = self.steps_per_epoch
-        return steps is None or nearly_whole(steps, times)
+        return steps is None or is_nearly_divisible(steps, times)
 
     def _judged(
-        self, sized: Version, faster: Comparison, steps: int, written: list[Curve]
-    ) -> BatchSize | None:
+        self, sized: Variant, faster: Comparison, steps: int, written: list[LossCurve]
+    ) -> BatchSizeTrial | None:
         """What a size makes of as many samples, and what it takes to the same loss."""
         curves = [self._curve(sized, seed, steps) for seed in range(_LOOKED_AT)]
-        if not finite(curves):
+        if not are_finite(curves):
             return None
-        told = noninferiority(ends(written), ends(curves))
-        cost = price(written, curves)
+        told = noninferiority(final_losses(written), final_losses(curves))
+        cost = samples_to_loss_ratio(written, curves)
         if cost is None:
-            cost = price(written, [self._curve(sized, 0, _DEAREST * steps)])
-        return BatchSize(
-            times=sized.times,
-            rate=rate_for(self.snapshot.model.optimizer, sized.times),
-            faster=faster,
-            samples=steps * self.batch_size,
-            loss=statistics.fmean(ends(written)),
-            higher=told.bias,
-            error=told.error,
-            noise=told.margin,
-            price=cost,
+            cost = samples_to_loss_ratio(written, [self._curve(sized, 0, _DEAREST * steps)])
+        return BatchSizeTrial(
+            batch_multiplier=sized.batch_multiplier,
+            learning_rate_multiplier=learning_rate_factor(
+                self.snapshot.model.optimizer, sized.batch_multiplier
+            ),
+            speedup=faster,
+            samples_per_training=steps * self.batch_size,
+            baseline_loss=statistics.fmean(final_losses(written)),
+            loss_increase=told.bias,
+            loss_increase_error=told.error,
+            loss_noise=told.margin,
+            samples_ratio=cost,
         )
 
-    def _steps(self, version: Version, seconds: float) -> int:
+    def _steps(self, version: Variant, seconds: float) -> int:
         """Steps of the script's batch for which there is time."""
         few, more = _TIMED
         self._curve(version, 0, few)  # compiles
@@ -180,19 +185,19 @@ class LargerBatches:
         steps = (seconds - few_s) / step_s
         return int(min(most, max(least, steps))) // least * least
 
-    def _seconds(self, version: Version, steps: int) -> float:
+    def _seconds(self, version: Variant, steps: int) -> float:
         began = time.perf_counter()
         self._curve(version, 0, steps)
         return time.perf_counter() - began
 
-    def _curve(self, version: Version, seed: int, steps: int) -> Curve:
+    def _curve(self, version: Variant, seed: int, steps: int) -> LossCurve:
         """After as many samples as so many of the script's steps have."""
-        return self.held_out.curve(
+        return self.held_out.loss_curve(
             self.settings(version),
             self.snapshot,
             seed=seed,
-            batch_size=self.batch_size * version.times,
-            steps=steps // version.times,
+            batch_size=self.batch_size * version.batch_multiplier,
+            steps=steps // version.batch_multiplier,
             points=_POINTS,
         )
 
@@ -206,4 +211,4 @@ def _fits(taken: list[tuple[int, int]], times: int) -> bool:
     """
     (smaller, less), (larger, more) = [(0, 0), *taken][-2:]
     each = max(0.0, (more - less) / (larger - smaller))
-    return more + each * (times - larger) <= _MARGIN * available_memory()
+    return more + each * (times - larger) <= _MARGIN * available_memory_bytes()

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 from uncork.measure.benchmark.interleave import Block
 from uncork.pipeline.ir.tree import Pipeline
-from uncork.pipeline.runtime.cache_fill import FILL_S, fill_caches
-from uncork.pipeline.transforms.disk_cache import from_disk
+from uncork.pipeline.runtime.cache_fill import MAX_FILL_S, fill_caches
+from uncork.pipeline.transforms.disk_cache import drop_cache_files_from_memory
 from uncork.training.input.loader_edits import fill_loader
 from uncork.training.run.fit_runner import FitRunner
-from uncork.training.variant import VersionRunner
+from uncork.training.variant import VariantRunner
 
 
 @dataclass
-class PrimedRunner(VersionRunner):
+class PrimedRunner(VariantRunner):
     """A :class:`FitRunner` whose caches are filled before it is compiled."""
 
     runner: FitRunner
@@ -28,7 +28,7 @@ class PrimedRunner(VersionRunner):
         if self.pipeline is not None:
             fill_caches(self.pipeline)
         if self.keeps_batches:
-            fill_loader(self.runner.feed.x, FILL_S)
+            fill_loader(self.runner.feed.x, MAX_FILL_S)
         self.runner.prime()
         return time.perf_counter() - begin
 
@@ -38,5 +38,5 @@ class PrimedRunner(VersionRunner):
 
     def block(self, seconds: float) -> Block:
         """Time steps for about ``seconds``, files of caches read from the disk."""
-        from_disk(self.pipeline)
+        drop_cache_files_from_memory(self.pipeline)
         return self.runner.block(seconds)

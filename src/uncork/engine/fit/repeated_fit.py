@@ -15,17 +15,17 @@ from uncork.core.documents.workload import Workload
 from uncork.core.edits.edit import Guarantee
 from uncork.engine.fit.fit_subject import FitSubject
 from uncork.measure.benchmark.interleave import Block
-from uncork.measure.benchmark.timed_block import timed
+from uncork.measure.benchmark.timed_block import time_block
 from uncork.training.input.feed import Feed
-from uncork.training.input.generator_stream import for_keras
+from uncork.training.input.generator_stream import with_generator_reader
 from uncork.training.run.step_settings import StepSettings
 from uncork.training.state.snapshot import Snapshot
-from uncork.training.variant import Version, VersionRunner
-from uncork.verify.provers.keras_calls import Called, answers_otherwise, prove_calls
+from uncork.training.variant import Variant, VariantRunner
+from uncork.verify.provers.keras_calls import RepeatedFit, changes_keras_calls, prove_repeated_fit
 
 # Calls from one line on one model before they are taken for a loop: fitting many small models one
 # after the other is none.
-LEAST_CALLS: Final = 4
+MIN_LOOP_CALLS: Final = 4
 # Models from which on the calls of one line are trainings of their own.
 _MANY_MODELS: Final = 3
 # Steps of a call that, standing in a loop, is waited for to come again rather than looked at alone.
@@ -34,36 +34,36 @@ _FEW_STEPS: Final = 16
 _BARE: Final = {"callbacks": None, "validation_data": None, "validation_split": 0.0, "verbose": 0}
 
 
-def has_few_steps(brief: Workload) -> bool:
+def has_few_steps(workload: Workload) -> bool:
     """So few that it is worth waiting for more calls, where the call stands in a loop."""
-    return (brief.steps_per_epoch or _FEW_STEPS + 1) * brief.epochs <= _FEW_STEPS
+    return (workload.steps_per_epoch or _FEW_STEPS + 1) * workload.epochs <= _FEW_STEPS
 
 
-def is_of_arrays(call: FitCall) -> bool:
+def has_array_data(call: FitCall) -> bool:
     """What it is given is cut into batches by Keras."""
-    return Feed.of(call.arguments).kind == "numpy"
+    return Feed.from_arguments(call.arguments).kind == "numpy"
 
 
-class Calls:
+class FitCallCounter:
     """How often each small ``fit`` was called on each model."""
 
     def __init__(self) -> None:
         self._counts: dict[int, WeakKeyDictionary[Any, int]] = {}
         self._models: Counter[int] = Counter()
 
-    def are_a_loop(self, index: int, model: Any) -> bool:
+    def count_call(self, index: int, model: Any) -> bool:
         """Count one more call; whether there were enough of them."""
         counts = self._counts.setdefault(index, WeakKeyDictionary())
         self._models[index] += model not in counts
         counts[model] = counts.get(model, 0) + 1
-        return counts[model] >= LEAST_CALLS
+        return counts[model] >= MIN_LOOP_CALLS
 
-    def are_of_many_models(self, index: int) -> bool:
+    def has_many_models(self, index: int) -> bool:
         """Each of the calls so far seems to be a training of its own, as of folds."""
         return self._models[index] >= _MANY_MODELS
 
 
-class _CallRunner(VersionRunner):
+class _CallRunner(VariantRunner):
     """Calls the user's ``fit`` over and over, on the data of one call."""
 
     def __init__(
@@ -95,11 +95,11 @@ class _CallRunner(VersionRunner):
     def block(self, seconds: float) -> Block:
         self._snapshot.restore_values()
         with self._settings.active():
-            return timed(self._calls(), seconds, self._samples)
+            return time_block(self._calls(), seconds, self._samples)
 
     def _calls(self) -> Iterator[int]:
         while True:
-            self._original(**for_keras(self._arguments))
+            self._original(**with_generator_reader(self._arguments))
             yield self._steps
 
 
@@ -114,7 +114,7 @@ class RepeatedFitSubject(FitSubject):
         scratch: Directory for files that a trial would otherwise write into the user's.
     """
 
-    between_calls = True
+    loses_time_between_calls = True
 
     def __init__(self, call: FitCall, scratch: str) -> None:
         arguments: Mapping[str, Any] = call.arguments
@@ -124,25 +124,25 @@ class RepeatedFitSubject(FitSubject):
             call.index,
             call.at,
             scratch,
-            step_at=call.step_at,
+            step_at=call.step_setup_at,
             policy_at=call.policy_at,
         )
         self._call, self.layers = call, call.layers
-        self.workload = replace(self.workload, called_in_loop=True)
+        self.workload = replace(self.workload, is_fit_in_loop=True)
 
-    def runner(self, version: Version) -> VersionRunner:
+    def runner(self, variant: Variant) -> VariantRunner:
         """Calls of ``fit``, one after the other."""
-        step = self._with(version.step)
+        step = self._settings_for(variant.step_edits)
         return _CallRunner(self._call, step, self.snapshot, self.workload, self._rows())
 
-    def prove_step(self, version: Version, kind: Guarantee, budget_s: float) -> Proof:
+    def prove_step(self, variant: Variant, kind: Guarantee, budget_s: float) -> Proof:
         """What comes before a step is compared in whole calls, the step itself as any other."""
-        if not answers_otherwise(version.step):
-            return super().prove_step(version, kind, budget_s)
-        called = Called(self._call.original, {**self._call.arguments, **_BARE, **self._rows()})
-        original, edited = self._with(()), self._with(version.step)
+        if not changes_keras_calls(variant.step_edits):
+            return super().prove_step(variant, kind, budget_s)
+        called = RepeatedFit(self._call.original, {**self._call.arguments, **_BARE, **self._rows()})
+        original, edited = self._settings_for(()), self._settings_for(variant.step_edits)
         try:
-            return prove_calls(called, original, edited, self.snapshot)
+            return prove_repeated_fit(called, original, edited, self.snapshot)
         finally:
             self.snapshot.restore()
 
@@ -152,9 +152,9 @@ class RepeatedFitSubject(FitSubject):
             return {}
         return {name: getattr(self.feed, name) for name in ("x", "y", "sample_weight")}
 
-    def grouped(self, version: Version, resident_s: float) -> VersionRunner | None:
+    def grouped_runner(self, variant: Variant, resident_s: float) -> VariantRunner | None:
         """There is nothing to group: the time is lost between calls, not between steps."""
-        del version, resident_s
+        del variant, resident_s
         return None
 
     def python_s(self, resident_s: float) -> float | None:

@@ -7,28 +7,28 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from uncork.core.base.errors import NothingToMeasure
-from uncork.core.costmodel.validation_time import WORTH_LOOKING
+from uncork.core.costmodel.validation_time import MIN_VALIDATION_SHARE
 from uncork.core.documents.plan import Proof
 from uncork.core.edits.edit import Guarantee
 from uncork.core.edits.pipeline import PipelineEdit
-from uncork.core.edits.step import StepEdit, is_graph
+from uncork.core.edits.step import StepEdit, has_tf_function
 from uncork.core.evidence.callbacks import Validation, ValidationFeed
-from uncork.core.evidence.stage import ENDLESS
+from uncork.core.evidence.stage import INFINITE_LENGTH
 from uncork.engine.fit.primed_runner import PrimedRunner
-from uncork.measure.benchmark.interleave import Block, in_turn, summarize
-from uncork.pipeline.analysis.passes import default_rewrites
+from uncork.measure.benchmark.interleave import Block, measure_blocks_interleaved, summarize
+from uncork.pipeline.analysis.passes import has_default_rewrites
 from uncork.pipeline.ir.tree import Pipeline
-from uncork.pipeline.profile.probes import count
-from uncork.pipeline.profile.stage_costs import measure as measure_stages
-from uncork.pipeline.runtime.cache_fill import FILL_S, fill_caches
-from uncork.pipeline.runtime.trial_copy import readable
-from uncork.training.input.feed import Feed, batch_samples
-from uncork.training.input.resident_batches import held
-from uncork.training.input.validation import Validating
+from uncork.pipeline.profile.probes import count_elements
+from uncork.pipeline.profile.stage_costs import measure_stage_costs as measure_stages
+from uncork.pipeline.runtime.cache_fill import MAX_FILL_S, fill_caches
+from uncork.pipeline.runtime.trial_copy import create_trial_copy
+from uncork.training.input.feed import Feed, count_batch_samples
+from uncork.training.input.resident_batches import collect_resident_batches
+from uncork.training.input.validation import ValidationSetup
 from uncork.training.run.fit_runner import FitRunner
 from uncork.training.run.step_settings import StepSettings
 from uncork.training.state.snapshot import Snapshot
-from uncork.training.variant import Version, VersionRunner
+from uncork.training.variant import Variant, VariantRunner
 from uncork.verify.provers.pipeline import PipelineProver
 
 # Of a longer validation the rest is reckoned; in lengths of a block, as all of these.
@@ -43,7 +43,7 @@ _FILL_S: Final = 20.0
 _THROUGH_S: Final = 5.0
 
 
-class _ValidationRunner(VersionRunner):
+class _ValidationRunner(VariantRunner):
     """Validation steps, their caches filled before they are timed."""
 
     def __init__(self, runner: FitRunner, pipeline: Pipeline | None, fill_s: float) -> None:
@@ -80,7 +80,7 @@ class _ValidationRunner(VersionRunner):
         return self._runner.block(seconds)
 
 
-class Validated:
+class ValidationTrial:
     """Runs and edits the validation of one ``fit``; what it reads is a copy of the user's pipeline.
 
     Args:
@@ -96,7 +96,7 @@ class Validated:
 
     def __init__(
         self,
-        validating: Validating,
+        validating: ValidationSetup,
         settings: Callable[[tuple[StepEdit, ...]], StepSettings],
         snapshot: Snapshot,
         scratch: str,
@@ -104,21 +104,25 @@ class Validated:
         self._validating = validating
         self._settings = settings
         self._snapshot = snapshot
-        pipeline = readable(validating.feed.dataset, scratch)
+        pipeline = create_trial_copy(validating.feed.dataset, scratch)
         self.feed = validating.feed
         if pipeline is not None:
             self.feed = self.feed.with_dataset(pipeline.dataset)
-        self._original = Version(pipeline)
-        self._runners: dict[Any, VersionRunner] = {}
-        self._versions: dict[tuple[PipelineEdit, ...], Version] = {}
+        self._original = Variant(pipeline)
+        self._runners: dict[Any, VariantRunner] = {}
+        self._versions: dict[tuple[PipelineEdit, ...], Variant] = {}
         self._prover = PipelineProver(pipeline)
         model = settings(()).model
-        self._held = held(self.feed.batches_dataset(model), compiled=model.jit_compile is True)
-        self._size = max((batch_samples(batch) or 0 for batch in self._held), default=0)
-        batches = self._batches = self.feed.epochs(model).num_batches or _counted(pipeline)
+        self._held = collect_resident_batches(
+            self.feed.batches_dataset(model), is_compiled=model.jit_compile is True
+        )
+        self._size = max((count_batch_samples(batch) or 0 for batch in self._held), default=0)
+        batches = self._batches = self.feed.create_epoch_iterator(model).num_batches or _counted(
+            pipeline
+        )
         self.samples: int | None = batches * self._size if batches and self._size else None
 
-    def look(self, epoch_s: float | None, block_s: float) -> Validation | None:
+    def measure(self, epoch_s: float | None, block_s: float) -> Validation | None:
         """What one takes; and where that is much, what its input takes.
 
         Args:
@@ -128,13 +132,13 @@ class Validated:
         seconds = self.seconds((), block_s=block_s)
         if seconds is None or self.samples is None:
             return None
-        every = self._validating.every
-        much = epoch_s and seconds / every > WORTH_LOOKING * (epoch_s + seconds / every)
+        every = self._validating.epoch_interval
+        much = epoch_s and seconds / every > MIN_VALIDATION_SHARE * (epoch_s + seconds / every)
         return Validation(
-            seconds=seconds,
-            samples=self.samples,
-            every=every,
-            times=self._validating.times,
+            validation_s=seconds,
+            sample_count=self.samples,
+            every_epochs=every,
+            validation_count=self._validating.validation_count,
             at=self._put_together_at(),
             feed=self._fed(block_s) if much else None,
         )
@@ -155,7 +159,7 @@ class Validated:
 
     def runner(
         self, edits: tuple[PipelineEdit, ...], step: tuple[StepEdit, ...] = ()
-    ) -> VersionRunner:
+    ) -> VariantRunner:
         """Validation steps, fed as these edits say.
 
         Raises:
@@ -166,7 +170,7 @@ class Validated:
             feed = self.feed
             if version.pipeline is not None:
                 feed = feed.with_dataset(version.pipeline.dataset)
-            fill_s = FILL_S if edits else _FILL_S
+            fill_s = MAX_FILL_S if edits else _FILL_S
             made = _ValidationRunner(self._run(feed, step), version.pipeline, fill_s)
             self._runners[edits, step] = made
         return self._runners[edits, step]
@@ -175,12 +179,12 @@ class Validated:
         """Compare the batches of two validations with those of the user's pipeline."""
         return self._prover.prove(self._version(edits), kind, budget_s)
 
-    def let_go(self) -> None:
+    def release_memory(self) -> None:
         """What edited versions keep in memory is free again."""
         self._versions.clear()
         self._runners.clear()
 
-    def _version(self, edits: tuple[PipelineEdit, ...]) -> Version:
+    def _version(self, edits: tuple[PipelineEdit, ...]) -> Variant:
         """Made once, so that what it keeps in memory is kept for the next look."""
         if not edits:
             return self._original
@@ -190,27 +194,27 @@ class Validated:
 
     def _run(self, feed: Feed, step: tuple[StepEdit, ...]) -> FitRunner:
         """A model that runs eagerly is trained as a graph under a plan, never validated so."""
-        settings = self._settings(() if is_graph(step) else step)
-        return FitRunner(settings, feed, self._snapshot, float(self._size), validates=True)
+        settings = self._settings(() if has_tf_function(step) else step)
+        return FitRunner(settings, feed, self._snapshot, float(self._size), is_validation=True)
 
     def _fed(self, block_s: float) -> ValidationFeed | None:
         pipeline = self._original.pipeline
         if pipeline is None or self.feed.steps_per_epoch or not self._batches:
             return None
-        resident = PrimedRunner(self._run(self.feed.resident(self._held), ()), None)
+        resident = PrimedRunner(self._run(self.feed.with_resident_batches(self._held), ()), None)
         runners = (self.runner(()), resident)
         for runner in runners:
             runner.prime()
-        as_is, alone = in_turn(runners, block_s=_TURN * block_s, rounds=_ROUNDS)
+        as_is, alone = measure_blocks_interleaved(runners, block_s=_TURN * block_s, rounds=_ROUNDS)
         measured, best = summarize(as_is), summarize(alone)
         stages_s = _STAGES * block_s
         return ValidationFeed(
-            pipeline=pipeline.digest,
-            batches=self._batches,
-            default_rewrites=default_rewrites(pipeline),
+            pipeline_digest=pipeline.digest,
+            batch_count=self._batches,
+            has_default_rewrites=has_default_rewrites(pipeline),
             measurement=measured,
-            resident=max(1.0, best.samples_per_s / measured.samples_per_s),
-            resident_cpu_s=best.cpu_s_per_step,
+            resident_speedup=max(1.0, best.samples_per_s / measured.samples_per_s),
+            resident_step_cpu_s=best.cpu_s_per_step,
             stages=measure_stages(pipeline, batch_size=self._size, budget_s=stages_s),
         )
 
@@ -223,7 +227,7 @@ class Validated:
 
 def _counted(pipeline: Pipeline | None) -> int | None:
     """Batches of a pipeline that does not tell; None where it has no end, or a late one."""
-    if pipeline is None or pipeline.cardinality == ENDLESS:
+    if pipeline is None or pipeline.cardinality == INFINITE_LENGTH:
         return None
-    found = count(pipeline.dataset, budget_s=_COUNT_S)
+    found = count_elements(pipeline.dataset, budget_s=_COUNT_S)
     return None if found is None else round(found)

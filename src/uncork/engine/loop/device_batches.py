@@ -11,10 +11,10 @@ import tensorflow as tf
 from uncork.core.base.errors import EditRefused
 from uncork.core.base.record import replace
 from uncork.core.documents.plan import Proof
-from uncork.core.edits.edit import Guarantee, loosest
-from uncork.core.edits.step import on_device
-from uncork.pipeline.transforms.device_iterator import MadeThere
-from uncork.training.variant import Version
+from uncork.core.edits.edit import Guarantee, find_loosest_guarantee
+from uncork.core.edits.step import find_map_on_device
+from uncork.pipeline.transforms.device_iterator import DeviceMappedPipeline
+from uncork.training.variant import Variant
 
 # Batches that are compared, at most, and bytes that they may take: more than a step records.
 _COMPARED: Final = 128
@@ -23,43 +23,43 @@ _COMPARED_BYTES: Final = 256 << 20
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 
 
-def made_there(version: Version) -> MadeThere | None:
+def device_batches_of(variant: Variant) -> DeviceMappedPipeline | None:
     """What makes the batches of a version of a loop on a device; None where its pipeline does.
 
     Raises:
         EditRefused: Its pipeline does not end with these maps, or there is no such device.
     """
-    edit = on_device(version.step)
-    if edit is None or version.pipeline is None:
+    edit = find_map_on_device(variant.step_edits)
+    if edit is None or variant.pipeline is None:
         return None
-    return MadeThere(version.pipeline, edit.expects, edit.placement)
+    return DeviceMappedPipeline(variant.pipeline, edit.expected_digest, edit.placement)
 
 
-def epoch_of(version: Version) -> Callable[[], Iterator[Any]]:
+def epoch_iterator_of(variant: Variant) -> Callable[[], Iterator[Any]]:
     """Makes an iterator over one epoch of a version's batches, as a loop is given them.
 
     Raises:
-        EditRefused: As :func:`made_there`.
+        EditRefused: As :func:`device_batches_of`.
     """
-    assert version.pipeline is not None
-    there, dataset = made_there(version), version.pipeline.dataset
-    return (lambda: iter(dataset)) if there is None else there.iterator
+    assert variant.pipeline is not None
+    there, dataset = device_batches_of(variant), variant.pipeline.dataset
+    return (lambda: iter(dataset)) if there is None else there.create_iterator
 
 
-class Compared:
+class DeviceBatchComparison:
     """Batches as the pipeline makes them, and each as it is made on the device.
 
     Args:
-        there: Makes them on the device.
+        device_batches: Makes them on the device.
 
     Attributes:
-        count: Of batches that were compared.
-        differ: One of them is not the same, bit for bit.
+        compared_count: Of batches that were compared.
+        has_difference: One of them is not the same, bit for bit.
     """
 
-    def __init__(self, there: MadeThere) -> None:
-        self.count, self.differ = 0, False
-        self._there = there
+    def __init__(self, device_batches: DeviceMappedPipeline) -> None:
+        self.compared_count, self.has_difference = 0, False
+        self._there = device_batches
         self._bytes = 0
         # A tensor that the loop was given, by its id; with it, what its batch was made from, and
         # which tensor of the batch it is.
@@ -67,35 +67,35 @@ class Compared:
 
     def epoch(self) -> Iterator[Any]:
         """The batches as the pipeline makes them, for the loop to call its step with."""
-        for given, made in self._there.made_here():
-            if self.count < _COMPARED and self._bytes < _COMPARED_BYTES:
+        for given, made in self._there.pair_with_host_results():
+            if self.compared_count < _COMPARED and self._bytes < _COMPARED_BYTES:
                 self._compare(given, made)
             yield made
 
     def _compare(self, given: Any, made: Any) -> None:
-        here, there = tf.nest.flatten(made), tf.nest.flatten(self._there.made(given))
-        self.differ |= not all(map(_is_same, here, there))
-        self.count += 1
+        here, there = tf.nest.flatten(made), tf.nest.flatten(self._there.map_element(given))
+        self.has_difference |= not all(map(_is_same, here, there))
+        self.compared_count += 1
         for number, part in enumerate(here):
             self._bytes += int(part.shape.num_elements() * part.dtype.size)
             self._given[id(part)] = part, given, number
 
-    def judged(self, proof: Proof, kind: Guarantee) -> Proof:
+    def add_to_proof(self, proof: Proof, kind: Guarantee) -> Proof:
         """What a proof of the step comes to, the batches themselves considered.
 
         Args:
             proof: Of the step, called with what is made there.
             kind: That was to be proved.
         """
-        how = "differ" if self.differ else "are equal bit for bit"
-        told = f"{self.count} batches made there and here {how}; {proof.detail}"
-        if not self.differ:
+        how = "differ" if self.has_difference else "are equal bit for bit"
+        told = f"{self.compared_count} batches made there and here {how}; {proof.detail}"
+        if not self.has_difference:
             return replace(proof, detail=told)
         if kind == "exact":
             return replace(proof, passed=False, detail=told)
-        return replace(proof, kind=loosest(proof.kind, "rounding"), detail=told)
+        return replace(proof, kind=find_loosest_guarantee(proof.kind, "rounding"), detail=told)
 
-    def sent(self, call: Call) -> Call:
+    def device_arguments(self, call: Call) -> Call:
         """Arguments of a recorded call of the step, as it is called of what is made there.
 
         Raises:
@@ -111,7 +111,7 @@ class Compared:
                 return leaf
             _, given, number = known
             if id(given) not in made:
-                made[id(given)] = tf.nest.flatten(self._there.made(given))
+                made[id(given)] = tf.nest.flatten(self._there.map_element(given))
             return made[id(given)][number]
 
         found: Call = tf.nest.map_structure(argument, call)

@@ -17,27 +17,31 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 
 from uncork.capture.base.listener import StepCall
-from uncork.capture.hooks.dataset_arguments import datasets_in, with_datasets
+from uncork.capture.hooks.dataset_arguments import find_datasets, replace_datasets
 from uncork.core.base.errors import NothingToMeasure
 from uncork.core.base.record import replace
 from uncork.core.documents.plan import Proof
 from uncork.core.documents.workload import Workload
 from uncork.core.edits.edit import Guarantee
-from uncork.engine.subject.data_subset import ShorterData
+from uncork.engine.subject.data_subset import DataSubset
 from uncork.engine.subject.subject import Subject
-from uncork.engine.subject.workload_summary import assumed, brief_of_steps, started
+from uncork.engine.subject.workload_summary import (
+    assumed_epochs_notes,
+    startup_lines_of,
+    summarize_step_loop,
+)
 from uncork.measure.benchmark.interleave import Block
-from uncork.measure.benchmark.page_faults import faulting_s, memory
-from uncork.measure.benchmark.timed_block import WARM_SHARE
-from uncork.pipeline.analysis.passes import default_rewrites
+from uncork.measure.benchmark.page_faults import page_fault_s_since, take_memory_snapshot
+from uncork.measure.benchmark.timed_block import WARMUP_SHARE
+from uncork.pipeline.analysis.passes import has_default_rewrites
 from uncork.pipeline.ir.tree import Pipeline
 from uncork.pipeline.runtime.cache_fill import fill_caches
-from uncork.pipeline.runtime.trial_copy import readable
-from uncork.pipeline.transforms.disk_cache import from_disk
-from uncork.training.input.feed import batch_samples, spec_text
-from uncork.training.input.resident_batches import held
-from uncork.training.inspect.replicas import replicas_of
-from uncork.training.variant import Version, VersionRunner
+from uncork.pipeline.runtime.trial_copy import create_trial_copy
+from uncork.pipeline.transforms.disk_cache import drop_cache_files_from_memory
+from uncork.training.input.feed import count_batch_samples, spec_text
+from uncork.training.input.resident_batches import collect_resident_batches
+from uncork.training.inspect.replicas import replica_count
+from uncork.training.variant import Variant, VariantRunner
 
 # Steps that are enough to trace the function, to start what runs beside it, and to tell its pace.
 _WARM: Final = 4
@@ -49,7 +53,7 @@ _ENOUGH: Final = 0.5
 
 
 @final
-class EpochRunner(VersionRunner):
+class EpochFunctionRunner(VariantRunner):
     """Calls the function with as many batches as a block takes, or with whole epochs.
 
     Args:
@@ -92,7 +96,7 @@ class EpochRunner(VersionRunner):
         """Whole epochs where they are short; otherwise a part of one, its start left out."""
         if not self._step_s:
             self.prime()
-        from_disk(self._pipeline)
+        drop_cache_files_from_memory(self._pipeline)
         if self._length and 0 < self._length * self._step_s <= seconds:
             return self._epochs(seconds)
         found = self._part(*self._steps_in(seconds))
@@ -114,11 +118,11 @@ class EpochRunner(VersionRunner):
     def _steps_in(self, seconds: float) -> tuple[int, int]:
         """Of the warm-up, and timed."""
         steps = math.ceil(seconds / max(1e-6, self._step_s))
-        return max(_WARM, math.ceil(WARM_SHARE * steps)), max(_LEAST, steps)
+        return max(_WARM, math.ceil(WARMUP_SHARE * steps)), max(_LEAST, steps)
 
     def _call(self, dataset: Any, *, warm: int) -> Block:
         self._clock.start(warm)
-        started, held = time.perf_counter(), memory()
+        started, held = time.perf_counter(), take_memory_snapshot()
         self._train(dataset)
         context.async_wait()
         steps, begin, wall_s, cpu_s = self._clock.read()
@@ -130,7 +134,7 @@ class EpochRunner(VersionRunner):
             wall_s=wall_s,
             cpu_s=cpu_s,
             warmup_s=begin - started,
-            faulting_s=faulting_s(held) * steps / (steps + warm),
+            page_fault_s=page_fault_s_since(held) * steps / (steps + warm),
         )
 
 
@@ -174,7 +178,7 @@ class _Clock:
 
 
 @final
-class EpochSubject(Subject):
+class EpochFunctionSubject(Subject):
     """Measures and compares input pipelines under a function that trains on a whole dataset.
 
     Args:
@@ -183,60 +187,60 @@ class EpochSubject(Subject):
         scratch: Directory for files that a trial would otherwise write into the user's.
     """
 
-    ends_here = True
+    ends_process = True
 
     def __init__(self, call: StepCall, *, epochs: int | None, scratch: str) -> None:
         self.notes = [
-            *assumed(epochs),
+            *assumed_epochs_notes(epochs),
             "the loop stands in a tf.function: each measurement calls it, with its data begun anew",
         ]
         self.layers = call.layers
-        self.start = started(call, epochs)
-        self.counted = epochs is not None
+        self.startup_lines = startup_lines_of(call, epochs)
+        self.has_known_epochs = epochs is not None
         self._call = call
-        dataset = dataset_of(call)
-        pipeline = readable(dataset, scratch)
+        dataset = single_dataset_of(call)
+        pipeline = create_trial_copy(dataset, scratch)
         assert pipeline is not None
-        self.original = Version(pipeline)
-        self.shorter = ShorterData(self.notes)
-        batches = held(pipeline.dataset)
+        self.original = Variant(pipeline)
+        self.data_subset = DataSubset(self.notes)
+        batches = collect_resident_batches(pipeline.dataset)
         if not batches:
             raise NothingToMeasure("the dataset is empty", "at least one batch", "check it")
         self._held = len(batches)
         self.workload = replace(
-            brief_of_steps(call, epochs),
-            data="tf.data",
+            summarize_step_loop(call, epochs),
+            data_kind="tf.data",
             element_spec=spec_text(pipeline.element_spec),
-            batch_size=batch_samples(batches[0]),
+            batch_size=count_batch_samples(batches[0]),
             steps_per_epoch=pipeline.cardinality if pipeline.cardinality >= 0 else None,
-            pipeline=pipeline.digest,
-            default_rewrites=default_rewrites(pipeline),
+            pipeline_digest=pipeline.digest,
+            has_default_rewrites=has_default_rewrites(pipeline),
         )
 
-    def runner(self, version: Version) -> VersionRunner:
+    def runner(self, variant: Variant) -> VariantRunner:
         """The user's function on this version's batches."""
-        version = self.on_part(version)
-        assert version.pipeline is not None
-        dataset = version.pipeline.dataset
-        return EpochRunner(self._train, dataset, self._samples, version.pipeline)
+        variant = self.with_less_data(variant)
+        assert variant.pipeline is not None
+        dataset = variant.pipeline.dataset
+        return EpochFunctionRunner(self._train, dataset, self._samples, variant.pipeline)
 
-    def resident(self, version: Version) -> VersionRunner:
+    def resident_runner(self, variant: Variant) -> VariantRunner:
         """The user's function on the same batches over and over.
 
         They come from the pipeline: of another element spec, the function would be traced anew.
         """
-        assert version.pipeline is not None
-        kept = version.pipeline.dataset.take(self._held).cache()
+        assert variant.pipeline is not None
+        kept = variant.pipeline.dataset.take(self._held).cache()
         for _ in kept:  # to its end, or the cache keeps nothing
             pass
-        return EpochRunner(self._train, kept.repeat(), self._samples)
+        return EpochFunctionRunner(self._train, kept.repeat(), self._samples)
 
-    def seen(self) -> Workload:
+    def observed_workload(self) -> Workload:
         """The workload, with the number of devices that its layers run on."""
-        replicas = replicas_of(self.layers.known()) if self.layers else 1
+        replicas = replica_count(self.layers.live_layers()) if self.layers else 1
         return replace(self.workload, replicas=replicas)
 
-    def prove_step(self, version: Version, kind: Guarantee, budget_s: float) -> Proof:
+    def prove_step(self, variant: Variant, kind: Guarantee, budget_s: float) -> Proof:
         """Never asked: the step stands in the user's function."""
         raise NotImplementedError("there is no step to call by itself")
 
@@ -245,7 +249,7 @@ class EpochSubject(Subject):
 
     def _train(self, dataset: Any) -> Any:
         call = self._call
-        args, kwargs = with_datasets(call.args, call.kwargs, lambda _: dataset)
+        args, kwargs = replace_datasets(call.args, call.kwargs, lambda _: dataset)
         return call.original(*args, **kwargs)
 
     @property
@@ -253,9 +257,9 @@ class EpochSubject(Subject):
         return float(self.workload.batch_size or 1)
 
 
-def dataset_of(call: StepCall) -> Any | None:
+def single_dataset_of(call: StepCall) -> Any | None:
     """The one dataset among its arguments; None where there is none, or more than one."""
-    found = datasets_in(call.args, call.kwargs)
+    found = find_datasets(call.args, call.kwargs)
     return found[0] if len(found) == 1 else None
 
 
@@ -274,5 +278,5 @@ def _together(one: Block, other: Block) -> Block:
         wall_s=one.wall_s + other.wall_s,
         cpu_s=one.cpu_s + other.cpu_s,
         warmup_s=one.warmup_s + other.warmup_s,
-        faulting_s=one.faulting_s + other.faulting_s,
+        page_fault_s=one.page_fault_s + other.page_fault_s,
     )

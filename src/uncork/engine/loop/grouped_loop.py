@@ -15,16 +15,16 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 
 from uncork.measure.benchmark.interleave import Block
-from uncork.measure.benchmark.timed_block import timed
-from uncork.training.variant import VersionRunner
+from uncork.measure.benchmark.timed_block import time_block
+from uncork.training.variant import VariantRunner
 
 # Seconds. Of longer steps what is between them is too little to be told from noise so.
-LONGEST_S: Final = 0.005
+MAX_STEP_S: Final = 0.005
 _GROUP: Final = 16
 _FEW: Final = 3
 
 
-def grouped_loop(step: Callable[[], Any], samples: float) -> VersionRunner | None:
+def create_grouped_runner(step: Callable[[], Any], samples: float) -> VariantRunner | None:
     """The runner, primed; None where the step cannot be part of another function.
 
     Args:
@@ -32,13 +32,13 @@ def grouped_loop(step: Callable[[], Any], samples: float) -> VersionRunner | Non
         samples: Of one step.
     """
     with suppress(Exception):
-        runner = GroupedLoop(step, samples)
+        runner = GroupedLoopRunner(step, samples)
         runner.prime()
         return runner
     return None
 
 
-def seconds_of_a_call(step: Callable[[], Any], budget_s: float) -> float | None:
+def measure_call_s(step: Callable[[], Any], budget_s: float) -> float | None:
     """Of a step called over and over with the same arguments: traced once, and never again.
 
     Args:
@@ -58,7 +58,7 @@ def seconds_of_a_call(step: Callable[[], Any], budget_s: float) -> float | None:
     return None
 
 
-class GroupedLoop(VersionRunner):
+class GroupedLoopRunner(VariantRunner):
     """Runs groups of steps, on the arguments of one of them.
 
     Args:
@@ -84,7 +84,7 @@ class GroupedLoop(VersionRunner):
 
     def block(self, seconds: float) -> Block:
         """Time groups for about ``seconds``."""
-        return timed(self._executions(), seconds, self._samples)
+        return time_block(self._executions(), seconds, self._samples)
 
     def _many(self) -> None:
         for _ in range(_GROUP):

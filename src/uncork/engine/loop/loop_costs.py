@@ -7,13 +7,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from uncork.core.evidence.loop import Answering, LoopLine, Waiting
-from uncork.measure.profile.host_sync import waits
-from uncork.measure.profile.keras_calls import keras_calls
-from uncork.measure.profile.line_profiler import LineTimes, longest_function, statements
-from uncork.pycode.frames.stack import place
-from uncork.training.variant import VersionRunner
-from uncork.verify.provers.keras_calls import spared_s
+from uncork.core.evidence.loop import EvaluationCalls, HostSync, LoopLine
+from uncork.measure.profile.host_sync import observe_host_waits
+from uncork.measure.profile.keras_calls import observe_keras_calls
+from uncork.measure.profile.line_profiler import (
+    LineTimes,
+    classify_statements,
+    find_slowest_function,
+)
+from uncork.pycode.frames.stack import format_location
+from uncork.training.variant import VariantRunner
+from uncork.verify.provers.keras_calls import iterator_creation_s
 
 
 def loop_lines(times: LineTimes, steps: int, resident_s: float) -> tuple[LoopLine, ...]:
@@ -27,10 +31,10 @@ def loop_lines(times: LineTimes, steps: int, resident_s: float) -> tuple[LoopLin
         steps: That were watched.
         resident_s: Of a step that nobody watched.
     """
-    dropping, growing = statements(times)
+    dropping, growing = classify_statements(times)
     each_s = {
         (line, work): seconds / steps
-        for line, works in times.seconds.items()
+        for line, works in times.seconds_by_line.items()
         for work, seconds in works.items()
     }
     graph_s = sum(seconds for (_, work), seconds in each_s.items() if work == "graph")
@@ -43,12 +47,12 @@ def loop_lines(times: LineTimes, steps: int, resident_s: float) -> tuple[LoopLin
         is_used = work == "function" and line not in dropping
         found.append(
             LoopLine(
-                at=place(times.file, line),
+                at=format_location(times.file, line),
                 work="plain" if is_used else work,
                 seconds=likely_s,
                 share=likely_s / step_s,
-                function_at=longest_function(times, line) if work == "function" else None,
-                grows=line in growing,
+                function_at=find_slowest_function(times, line) if work == "function" else None,
+                is_accumulating=line in growing,
             )
         )
     return tuple(sorted(found, key=lambda each: -each.seconds))
@@ -58,27 +62,27 @@ def loop_lines(times: LineTimes, steps: int, resident_s: float) -> tuple[LoopLin
 _TIMED_CALLS: Final = 2
 
 
-def waiting_in(runner: VersionRunner, seconds: float) -> Waiting:
+def host_sync_cost(runner: VariantRunner, seconds: float) -> HostSync:
     """What part of the time the loop waits for values of its step."""
-    with waits() as found:
+    with observe_host_waits() as found:
         block = runner.block(seconds)
     whole_s = block.warmup_s + block.wall_s
-    return Waiting(share=min(1.0, found.seconds / whole_s), at=found.at)
+    return HostSync(share=min(1.0, found.seconds / whole_s), at=found.at)
 
 
-def answering_in(runner: VersionRunner, seconds: float) -> Answering | None:
+def evaluation_calls_cost(runner: VariantRunner, seconds: float) -> EvaluationCalls | None:
     """What part of the time passes in calls of ``evaluate`` and ``predict``."""
-    with keras_calls() as found:
+    with observe_keras_calls() as found:
         block = runner.block(seconds)
     if not found.count:
         return None
     whole_s = block.warmup_s + block.wall_s
-    each_s = [spared_s(call) for call in list(found.last)[-_TIMED_CALLS:]]
-    all_s = sum(each_s) / max(1, len(each_s)) * found.repeatable
-    return Answering(
+    each_s = [iterator_creation_s(call) for call in list(found.last_calls)[-_TIMED_CALLS:]]
+    all_s = sum(each_s) / max(1, len(each_s)) * found.repeatable_count
+    return EvaluationCalls(
         share=min(1.0, found.seconds / whole_s),
-        calls=found.count / max(1, block.steps),
-        spared=min(1.0, all_s / found.seconds),
-        tracing=min(1.0, found.traced_s / whole_s),
+        calls_per_step=found.count / max(1, block.steps),
+        setup_share=min(1.0, all_s / found.seconds),
+        tracing_share=min(1.0, found.tracing_s / whole_s),
         at=found.at,
     )

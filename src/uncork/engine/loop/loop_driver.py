@@ -17,11 +17,15 @@ from typing import Any, Final
 from tensorflow.python.eager import context
 
 from uncork.core.base.errors import NothingToMeasure, UncorkError
-from uncork.measure.benchmark.async_backlog import Backlog
+from uncork.measure.benchmark.async_backlog import AsyncBacklog
 from uncork.measure.benchmark.interleave import Block
-from uncork.measure.benchmark.page_faults import faulting_s, memory
+from uncork.measure.benchmark.page_faults import page_fault_s_since, take_memory_snapshot
 from uncork.measure.benchmark.step_trace import StepMarks
-from uncork.measure.benchmark.timed_block import WARM_EXECUTIONS, WARM_SHARE, tracing_s
+from uncork.measure.benchmark.timed_block import (
+    MIN_WARMUP_EXECUTIONS,
+    WARMUP_SHARE,
+    total_tracing_s,
+)
 from uncork.measure.profile.line_profiler import LineTimes
 from uncork.measure.profile.python_overhead import OpTime
 from uncork.pycode.frames.stack import user_frame
@@ -64,17 +68,17 @@ class _Request:
         self._last = self._clocks()
         self._warm: tuple[int, float, float] | None = None
         self._traced_s = 0.0
-        self._held = memory()
-        self._backlog = Backlog()
+        self._held = take_memory_snapshot()
+        self._backlog = AsyncBacklog()
         self._marks = StepMarks()
 
     def next_batch(self) -> Any:
         """The next batch, from a new epoch where one ends; None when that was the last one."""
-        self._marks.next()
+        self._marks.start_step()
         if self._whole and self._warm is None:
             self._begin = time.perf_counter()
             self._warm = (0, self._begin, time.process_time())
-            self._traced_s, self._held = tracing_s(), memory()
+            self._traced_s, self._held = total_tracing_s(), take_memory_snapshot()
         batch = None if self._batches is None else next(self._batches, None)
         if batch is None:
             self._batches = None  # what ending it costs is part of the epoch
@@ -90,7 +94,7 @@ class _Request:
 
     def arrived(self, samples_per_step: float) -> Block | None:
         """The loop came back for more: a block when this one has lasted long enough."""
-        if self._backlog.grows(self._given):
+        if self._backlog.can_start_next(self._given):
             return None
         if self._warm is None:
             self._warm_up()
@@ -99,26 +103,26 @@ class _Request:
         if self._whole or timed == 0 or left_s > 0:
             # Whole epochs are not cut short, so the steps of one need not be waited for.
             left_s = math.inf if self._whole else left_s
-            self._backlog.allow(self._given, timed, self._timed_s(), left_s)
+            self._backlog.set_limit(self._given, timed, self._timed_s(), left_s)
             return None
         return self.finished(samples_per_step)
 
     def _warm_up(self) -> None:
         passed_s = time.perf_counter() - self._begin
-        left_s = WARM_SHARE * self.seconds - passed_s
-        if self._given < WARM_EXECUTIONS or left_s > 0:
-            self._backlog.allow(self._given, self._given, passed_s, left_s)
+        left_s = WARMUP_SHARE * self.seconds - passed_s
+        if self._given < MIN_WARMUP_EXECUTIONS or left_s > 0:
+            self._backlog.set_limit(self._given, self._given, passed_s, left_s)
             return
         context.async_wait()
         self._warm = (self._given, time.perf_counter(), time.process_time())
-        self._traced_s, self._held = tracing_s(), memory()
+        self._traced_s, self._held = total_tracing_s(), take_memory_snapshot()
 
     def finished(self, samples_per_step: float) -> Block:
         """What was timed since the warm-up."""
         assert self._warm is not None
         given, begin, cpu = self._warm
         context.async_wait()
-        self._marks.end()
+        self._marks.end_step()
         wall_s, cpu_s = time.perf_counter() - begin, time.process_time() - cpu
         steps = self._given - given
         return Block(
@@ -127,8 +131,8 @@ class _Request:
             wall_s=wall_s,
             cpu_s=cpu_s,
             warmup_s=begin - self._begin,
-            tracing_s=tracing_s() - self._traced_s,
-            faulting_s=faulting_s(self._held),
+            tracing_s=total_tracing_s() - self._traced_s,
+            page_fault_s=page_fault_s_since(self._held),
         )
 
     def _timed_s(self) -> float:
@@ -162,32 +166,32 @@ class _Request:
         return time.perf_counter(), time.process_time(), ops_s
 
 
-class Switchboard(Iterator[Any]):
+class LoopDriver(Iterator[Any]):
     """The iterator that the user's loop reads, and the other end of the engine's requests.
 
     Args:
         samples_per_step: Samples of one batch.
-        profile: Sets the thread's profile function, None to clear it.
-        taken: Batches that the loop took from its own data before it was recognised.
+        set_profile: Sets the thread's profile function, None to clear it.
+        batches_read: Batches that the loop took from its own data before it was recognised.
 
     Attributes:
-        given: Batches that the loop was given in all.
-        steps_before_left: Batches that the loop took before it was left, when that was seen.
+        batches_served: Batches that the loop was given in all.
+        steps_before_exit: Batches that the loop took before it was left, when that was seen.
         epoch_s: Seconds of an epoch, as first timed; infinite as long as that is not known.
     """
 
     def __init__(
-        self, samples_per_step: float, profile: Callable[[Any], None], taken: int = 0
+        self, samples_per_step: float, set_profile: Callable[[Any], None], batches_read: int = 0
     ) -> None:
         self._samples = samples_per_step
-        self._profile = profile
+        self._profile = set_profile
         self._requests: queue.Queue[_Request | BaseException] = queue.Queue()
         self._answers: queue.Queue[Block | BaseException] = queue.Queue()
         self._current: _Request | None = None
         self._over: BaseException | None = None
-        self._taken = taken
-        self.given = 0
-        self.steps_before_left: int | None = None
+        self._taken = batches_read
+        self.batches_served = 0
+        self.steps_before_exit: int | None = None
         self.epoch_s = math.inf
         self._look_s = _LOOK_S
 
@@ -196,30 +200,30 @@ class Switchboard(Iterator[Any]):
         epoch: Callable[[], Iterator[Any]],
         seconds: float,
         *,
-        whole: bool = False,
-        profiled: bool = False,
-        anew: bool = False,
-        lines: LineTimes | None = None,
+        whole_epochs: bool = False,
+        profile_ops: bool = False,
+        restart_epoch: bool = False,
+        line_times: LineTimes | None = None,
     ) -> tuple[Block, OpTime | None]:
         """Engine side: let the loop run a block and wait for it.
 
         Args:
             epoch: Makes an iterator over one epoch of batches.
             seconds: How long to time.
-            whole: Time whole epochs, their starts and ends included.
-            profiled: Also measure the time spent inside TensorFlow's ops; slows Python down.
-            anew: Begin another epoch when the loop is left and entered again.
-            lines: Measures the lines of the loop meanwhile; slows Python down.
+            whole_epochs: Time whole epochs, their starts and ends included.
+            profile_ops: Also measure the time spent inside TensorFlow's ops; slows Python down.
+            restart_epoch: Begin another epoch when the loop is left and entered again.
+            line_times: Measures the lines of the loop meanwhile; slows Python down.
         """
-        how = {"whole": whole, "profiled": profiled, "anew": anew}
-        request = _Request(epoch, seconds, lines=lines, **how)
+        how = {"whole": whole_epochs, "profiled": profile_ops, "anew": restart_epoch}
+        request = _Request(epoch, seconds, lines=line_times, **how)
         self._requests.put(request)
         answer = self._answers.get()
         if isinstance(answer, BaseException):
             raise answer
         return answer, request.ops
 
-    def seconds_to_look(self) -> float:
+    def observation_s(self) -> float:
         """How long to watch whether the loop leaves its data: some seconds, and then none."""
         look_s, self._look_s = self._look_s, 0.0
         return look_s
@@ -231,16 +235,16 @@ class Switchboard(Iterator[Any]):
     def abandon(self, error: BaseException) -> None:
         """User's side: the loop will not come back; wake the engine with this."""
         if self._current is not None and self._current.lines is not None:
-            self._current.lines.end()
+            self._current.lines.stop()
         self._answers.put(error)
 
-    def resume(self, taken: int = 0) -> None:
+    def resume(self, batches_read: int = 0) -> None:
         """User's side: the loop was left, by a ``break`` or an error, and begins anew.
 
         Args:
-            taken: Batches that it took from its own data since.
+            batches_read: Batches that it took from its own data since.
         """
-        self.steps_before_left, self._taken = self._taken, taken
+        self.steps_before_exit, self._taken = self._taken, batches_read
         if self._current is not None:
             self._current.left()
 
@@ -248,7 +252,7 @@ class Switchboard(Iterator[Any]):
         """User's side: one batch of the version under trial."""
         batch = self._next()
         self._taken += 1
-        self.given += 1
+        self.batches_served += 1
         return batch
 
     def _next(self) -> Any:
@@ -271,7 +275,7 @@ class Switchboard(Iterator[Any]):
     def _answered(self, answer: Block | BaseException) -> Any:
         """The request is done; a batch of the next one."""
         if self._current is not None and self._current.lines is not None:
-            self._current.lines.end()
+            self._current.lines.stop()
         self._current = None
         self._answers.put(answer)
         return self._next()
@@ -284,11 +288,11 @@ class Switchboard(Iterator[Any]):
         if request.lines is not None and request.warm and not was_warm:
             frame = user_frame(sys._getframe())
             if frame is not None:
-                request.lines.begin(frame)
+                request.lines.start(frame)
         if block is not None:
             self._profile(None)
             if request.lines is not None:
-                request.lines.end()
+                request.lines.stop()
             self._current = None
             self._answers.put(block)
 
@@ -304,12 +308,14 @@ def _over(ending: BaseException) -> BaseException:
     )
 
 
-def run_beside(work: Callable[[], None], board: Switchboard, ending: BaseException) -> Switchboard:
+def run_engine_thread(
+    work: Callable[[], None], driver: LoopDriver, ending: BaseException
+) -> LoopDriver:
     """Start the engine's work on its own thread; the loop ends when the work does.
 
     Args:
-        work: Measures, through ``board``; its exceptions end the loop in place of ``ending``.
-        board: Handed to the user's loop.
+        work: Measures, through ``driver``; its exceptions end the loop in place of ``ending``.
+        driver: Handed to the user's loop.
         ending: Raised in the loop when the work is done.
     """
 
@@ -317,9 +323,9 @@ def run_beside(work: Callable[[], None], board: Switchboard, ending: BaseExcepti
         try:
             work()
         except BaseException as error:  # carried over to the user's thread
-            board.finish(error)
+            driver.finish(error)
         else:
-            board.finish(ending)
+            driver.finish(ending)
 
     threading.Thread(target=guarded, name="uncork-engine", daemon=True).start()
-    return board
+    return driver

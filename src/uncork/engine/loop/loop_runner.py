@@ -8,13 +8,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
-from uncork.engine.loop.loop_driver import Switchboard
+from uncork.engine.loop.loop_driver import LoopDriver
 from uncork.measure.benchmark.interleave import Block
-from uncork.measure.benchmark.quiesce import settle
+from uncork.measure.benchmark.quiesce import wait_until_idle
 from uncork.pipeline.ir.tree import Pipeline
 from uncork.pipeline.runtime.cache_fill import fill_caches
-from uncork.pipeline.transforms.disk_cache import from_disk
-from uncork.training.variant import VersionRunner
+from uncork.pipeline.transforms.disk_cache import drop_cache_files_from_memory
+from uncork.training.variant import VariantRunner
 
 # Epochs up to so long are timed whole where the loop leaves its data early.
 _LEFT_EARLY_S: Final = 4.0
@@ -22,7 +22,7 @@ _LEFT_EARLY_S: Final = 4.0
 _TELLING: Final = 8
 
 
-class LoopRunner(VersionRunner):
+class LoopRunner(VariantRunner):
     """Lets the loop run on some batches.
 
     Where epochs are shorter than a block, whole ones are timed, as in a ``fit``; so are longer ones
@@ -31,7 +31,7 @@ class LoopRunner(VersionRunner):
     are of one kind.
 
     Args:
-        board: The loop's other end.
+        driver: The loop's other end.
         epoch: Makes an iterator over one epoch of batches.
         pipeline: Where they come from, None for a resident batch.
         switch: Called before each block, to set up the loop's step.
@@ -40,13 +40,13 @@ class LoopRunner(VersionRunner):
 
     def __init__(
         self,
-        board: Switchboard,
+        driver: LoopDriver,
         epoch: Callable[[], Iterator[Any]],
         pipeline: Pipeline | None,
         switch: Callable[[], None] = lambda: None,
         check: Callable[[], None] = lambda: None,
     ) -> None:
-        self._board = board
+        self._board = driver
         self._epoch = epoch
         self._pipeline = pipeline
         self._switch = switch
@@ -72,69 +72,71 @@ class LoopRunner(VersionRunner):
         return self._run(seconds, whole=self._board.epoch_s <= longest_s)
 
     def _left_early(self) -> bool:
-        if self._pipeline is None or not self._board.steps_before_left:
+        if self._pipeline is None or not self._board.steps_before_exit:
             return False
-        length = length_of(self._pipeline)
-        return length is None or self._board.steps_before_left < length
+        length = batch_count_of(self._pipeline)
+        return length is None or self._board.steps_before_exit < length
 
     def _unknown_s(self) -> float:
         """How long to wait, once, for the loop to leave data that has no end."""
         pipeline, board = self._pipeline, self._board
-        unknown = pipeline is not None and steps_of_epoch(pipeline, board) is None
-        return board.seconds_to_look() if unknown else 0.0
+        unknown = pipeline is not None and steps_per_epoch_of(pipeline, board) is None
+        return board.observation_s() if unknown else 0.0
 
     def _run(self, seconds: float, *, whole: bool) -> Block:
-        from_disk(self._pipeline)
+        drop_cache_files_from_memory(self._pipeline)
         self._switch()  # the loop waits for a batch: none of its steps is running
-        settle()
+        wait_until_idle()
         if self._pipeline is None:
             return self._board.block(self._epoch, seconds)[0]
-        found, _ = self._board.block(self._epoch, seconds, whole=whole, anew=True)
-        steps = steps_of_epoch(self._pipeline, self._board)
+        found, _ = self._board.block(self._epoch, seconds, whole_epochs=whole, restart_epoch=True)
+        steps = steps_per_epoch_of(self._pipeline, self._board)
         if steps and math.isinf(self._board.epoch_s) and found.steps >= min(steps, _TELLING):
             self._board.epoch_s = steps * found.wall_s / found.steps
         return found
 
 
-class ResidentRunner(LoopRunner):
+class ResidentLoopRunner(LoopRunner):
     """Lets the loop run on batches from memory.
 
     Args:
-        board: The loop's other end.
+        driver: The loop's other end.
         batches: From memory.
         switch: As of :class:`LoopRunner`.
         check: Likewise.
-        made: What is done to each on its way to the loop.
+        transform: What is done to each on its way to the loop.
     """
 
     def __init__(
         self,
-        board: Switchboard,
+        driver: LoopDriver,
         batches: Sequence[Any],
         switch: Callable[[], None],
         check: Callable[[], None] = lambda: None,
-        made: Callable[[Any], Any] = lambda batch: batch,
+        transform: Callable[[Any], Any] = lambda batch: batch,
     ) -> None:
-        super().__init__(board, lambda: map(made, itertools.cycle(batches)), None, switch, check)
+        super().__init__(
+            driver, lambda: map(transform, itertools.cycle(batches)), None, switch, check
+        )
         self._batches = batches
-        self._made = made
+        self._made = transform
 
     def prime(self) -> float:
         """Let the loop run a step on each of them: one may be compiled for its shape."""
         begin = time.perf_counter()
         self._switch()
         first = [*self._batches, *self._batches[:1]]
-        self._board.block(lambda: map(self._made, first), 0.0, whole=True)
+        self._board.block(lambda: map(self._made, first), 0.0, whole_epochs=True)
         self._check()
         return time.perf_counter() - begin
 
 
-def steps_of_epoch(pipeline: Pipeline, board: Switchboard) -> int | None:
+def steps_per_epoch_of(pipeline: Pipeline, driver: LoopDriver) -> int | None:
     """How many batches a pass over the data takes, or the loop before it is left."""
-    known = [n for n in (length_of(pipeline), board.steps_before_left) if n]
+    known = [n for n in (batch_count_of(pipeline), driver.steps_before_exit) if n]
     return min(known, default=None)
 
 
-def length_of(pipeline: Pipeline) -> int | None:
+def batch_count_of(pipeline: Pipeline) -> int | None:
     """Batches of a pass over the data; None where that is not known, or there is no end."""
     return pipeline.cardinality if pipeline.cardinality >= 0 else None

@@ -9,29 +9,37 @@ from typing import Any
 
 from tensorflow.python.eager import context
 
-from uncork.core.evidence.loop import Remade
+from uncork.core.evidence.loop import RecreatedFunction
 from uncork.measure.profile.function_calls import CompiledCalls
 from uncork.pycode.frames.enclosing_loops import loops_around
-from uncork.pycode.frames.stack import code_place
+from uncork.pycode.frames.stack import code_location
 
 
-def remade(found: CompiledCalls, step_s: float, *, repeated: bool) -> Remade | None:
+def recreated_function_cost(
+    compiled_calls: CompiledCalls, step_s: float, *, is_in_loop: bool
+) -> RecreatedFunction | None:
     """What the first calls of a new function take, where the script makes one for each epoch.
 
     Args:
-        found: What the loop calls.
+        compiled_calls: What the loop calls.
         step_s: Of a step that is compiled.
-        repeated: The loop itself stands in a loop.
+        is_in_loop: The loop itself stands in a loop.
     """
-    anew = [call for call in found.calls if is_made_anew(call.func, found, repeated=repeated)]
+    anew = [
+        call
+        for call in compiled_calls.last_calls
+        if is_recreated(call.func, compiled_calls, is_in_loop=is_in_loop)
+    ]
     if not anew:
         return None
     function: Any = anew[0].func
     first_s = max(0.0, _first_s(anew) - step_s)
-    return Remade(first_s=first_s, at=code_place(function.python_function.__code__))
+    return RecreatedFunction(
+        first_call_extra_s=first_s, at=code_location(function.python_function.__code__)
+    )
 
 
-def is_made_anew(function: Any, found: CompiledCalls, *, repeated: bool) -> bool:
+def is_recreated(function: Any, compiled_calls: CompiledCalls, *, is_in_loop: bool) -> bool:
     """Whether its definition runs for each epoch, as far as its source tells.
 
     It stands in the loop that the loop over batches stands in; or in the function around it, where
@@ -39,20 +47,20 @@ def is_made_anew(function: Any, found: CompiledCalls, *, repeated: bool) -> bool
 
     Args:
         function: A ``tf.function``.
-        found: From where it was called.
-        repeated: The loop over batches stands in a loop, or in a function that is called in one.
+        compiled_calls: From where it was called.
+        is_in_loop: The loop over batches stands in a loop, or in a function that is called in one.
     """
     python = function.python_function
     made_by = getattr(python, "__qualname__", "").split(".<locals>.")[:-1]
     code = getattr(python, "__code__", None)
-    if code is None or code.co_filename != found.line[0]:
+    if code is None or code.co_filename != compiled_calls.source_line[0]:
         return False
-    if made_by and made_by[-1] not in found.inside:
+    if made_by and made_by[-1] not in compiled_calls.caller_names:
         return False  # by another function, and nobody knows how often
-    epochs = len(loops_around(*found.line)) - 1
+    epochs = len(loops_around(*compiled_calls.source_line)) - 1
     if epochs > 0:
         return len(loops_around(code.co_filename, code.co_firstlineno)) >= epochs
-    return bool(made_by) and repeated
+    return bool(made_by) and is_in_loop
 
 
 def _first_s(calls: Sequence[partial[Any]]) -> float:

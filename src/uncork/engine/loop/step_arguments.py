@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from uncork.capture.base.listener import StepCall
-from uncork.verify.provers.recorded_calls import _most_common
+from uncork.verify.provers.recorded_calls import most_common_length
 
 
 def arguments_of(call: StepCall) -> list[Any]:
@@ -20,7 +20,7 @@ def arguments_of(call: StepCall) -> list[Any]:
     return []
 
 
-def in_memory(call: StepCall, *, as_arrays: bool) -> StepCall:
+def with_resident_arrays(call: StepCall, *, as_arrays: bool) -> StepCall:
     """The same call without arrays that a loader may fill anew, or that are to be converted.
 
     Args:
@@ -52,4 +52,4 @@ def casts_arrays(call: StepCall) -> bool:
 
 def samples_of(call: StepCall) -> int | None:
     """Samples of a step: the first dimension that most of its arguments share."""
-    return _most_common(arguments_of(call))
+    return most_common_length(arguments_of(call))

@@ -12,13 +12,13 @@ from tensorflow.python.eager import context
 
 from uncork.compat.random_state import random_state, set_random_state
 from uncork.core.base.record import replace
-from uncork.core.evidence.batches import NewShapes
+from uncork.core.evidence.batches import VaryingShapes
 from uncork.pipeline.ir.tree import Pipeline
 from uncork.training.loop_step.compiled_step import CompiledStep
-from uncork.training.loop_step.loop_step import Call
-from uncork.training.transforms.batch_shapes import Shapes, counted
-from uncork.training.transforms.pad_lengths import fills_of
-from uncork.training.transforms.padded_arguments import argument_shapes, form_of
+from uncork.training.loop_step.loop_step import CallArguments
+from uncork.training.transforms.batch_shapes import BatchShapes, summarize_shapes
+from uncork.training.transforms.pad_lengths import find_padding_values
+from uncork.training.transforms.padded_arguments import describe_call_form, read_argument_shapes
 from uncork.verify.provers.recorded_calls import state_of_calls
 
 # Batches whose shapes are looked at, and how long they are read.
@@ -26,44 +26,47 @@ _MOST: Final = 1024
 _READ_S: Final = 2.0
 
 
-def new_shapes_of_loop(
-    calls: Sequence[Call], batches: Sequence[Any], pipeline: Pipeline, seconds: tuple[float, float]
-) -> NewShapes:
+def varying_shapes_of_loop(
+    calls: Sequence[CallArguments],
+    batches: Sequence[Any],
+    pipeline: Pipeline,
+    seconds: tuple[float, float],
+) -> VaryingShapes:
     """Shapes that the step is called with over the data, as far as it is handed parts of batches.
 
     Args:
         calls: Of the step, on these batches.
         batches: From memory.
         pipeline: That more of them are read from.
-        seconds: To trace the step for a shape, and to compile it: :func:`seconds_of_a_shape`.
+        seconds: To trace the step for a shape, and to compile it: :func:`measure_shape_s`.
     """
     leaves = [tf.nest.flatten(call) for call in calls]
-    seen = [argument_shapes(each) for each in leaves]
-    form, *others = {form_of(*call) for call in calls}
+    seen = [read_argument_shapes(each) for each in leaves]
+    form, *others = {describe_call_form(*call) for call in calls}
     if others:
         return _with_seconds(seen, seconds, ())
     parts = _parts(leaves, batches)
     fixed = all(len({shapes[n] for shapes in seen}) == 1 for n, m in enumerate(parts) if m is None)
     if not fixed:  # the loop makes something of its batches first
         return _with_seconds(seen, seconds, ())
-    fills = fills_of(pipeline)
+    fills = find_padding_values(pipeline)
     filled = [0.0 if m is None else fills[m] for m in parts] if fills else []
     known = [
         tuple(seen[0][n] if m is None else shapes[m] for n, m in enumerate(parts))
         for shapes in _shapes_of_batches(pipeline.dataset)
     ]
     found = _with_seconds(max(seen, known, key=len), seconds, filled)
-    return replace(found, form=form)
+    return replace(found, call_signature=form)
 
 
 def _with_seconds(
-    known: Sequence[Shapes], seconds: tuple[float, float], fills: Sequence[float]
-) -> NewShapes:
+    known: Sequence[BatchShapes], seconds: tuple[float, float], fills: Sequence[float]
+) -> VaryingShapes:
     trace_s, compile_s = seconds
-    return replace(counted(known, compile_s, fills), trace_s=trace_s)
+    return replace(summarize_shapes(known, compile_s, fills), trace_s_per_shape=trace_s)
 
 
-def seconds_of_a_shape(step: CompiledStep, seconds: float) -> tuple[float, float] | None:
+def measure_shape_s(step: CompiledStep, seconds: float) -> tuple[float, float] | None:
     """To trace the step for one more shape, and to compile it; its variables are given back.
 
     Args:
@@ -73,12 +76,14 @@ def seconds_of_a_shape(step: CompiledStep, seconds: float) -> tuple[float, float
     Returns:
         None where all of these calls have one shape.
     """
-    firsts = {argument_shapes(tf.nest.flatten(call)): call for call in reversed(step.calls)}
+    firsts = {
+        read_argument_shapes(tf.nest.flatten(call)): call for call in reversed(step.recorded_calls)
+    }
     calls = list(reversed(firsts.values()))
     if len(calls) < 2:
         return None
     state, random = state_of_calls(step, calls), random_state()
-    fresh, until = step.anew(), time.monotonic() + seconds
+    fresh, until = step.untraced_copy(), time.monotonic() + seconds
     traced, compiled = list[float](), list[float]()
     try:
         for number, (args, kwargs) in enumerate(calls):
@@ -97,7 +102,7 @@ def seconds_of_a_shape(step: CompiledStep, seconds: float) -> tuple[float, float
     return statistics.fmean(traced), statistics.fmean(compiled)
 
 
-def _seconds(function: Any, call: Call) -> float:
+def _seconds(function: Any, call: CallArguments) -> float:
     start = time.perf_counter()
     args, kwargs = call
     for each in tf.nest.flatten(function(*args, **kwargs), expand_composites=True):
@@ -114,14 +119,14 @@ def _parts(leaves: Sequence[Sequence[Any]], batches: Sequence[Any]) -> list[int 
     return [each.pop() if len(each) == 1 else None for each in found]
 
 
-def _shapes_of_batches(dataset: Any) -> list[Shapes]:
+def _shapes_of_batches(dataset: Any) -> list[BatchShapes]:
     """Of the first ones, over several passes where these are short."""
-    found: list[Shapes] = []
+    found: list[BatchShapes] = []
     until, before = time.monotonic() + _READ_S, -1
     while before < len(found):
         before = len(found)
         for batch in dataset:
-            found.append(argument_shapes(tf.nest.flatten(batch)))
+            found.append(read_argument_shapes(tf.nest.flatten(batch)))
             if time.monotonic() > until or len(found) >= _MOST:
                 return found
     return found

@@ -7,23 +7,23 @@ from itertools import takewhile
 from types import CodeType, FrameType
 from typing import Final
 
-from uncork.pycode.frames.enclosing_loops import own_loops
-from uncork.pycode.frames.stack import code_place, outwards, owner
-from uncork.pycode.purity.code_replacement import function_of
+from uncork.pycode.frames.enclosing_loops import function_loops
+from uncork.pycode.frames.stack import code_location, code_owner, iterate_frames
+from uncork.pycode.purity.code_replacement import function_of_code
 from uncork.training.loop_step.eager_step import EagerStep
 
-NO_FUNCTION: Final = "it stands in the loop itself, not in a function of its own"
+NO_STEP_FUNCTION: Final = "it stands in the loop itself, not in a function of its own"
 
 
-def eager_step(
+def intercept_eager_step(
     code: CodeType | None, on_refusal: Callable[[str, str], None] = lambda _how, _why: None
 ) -> EagerStep | None:
     """Take over the one function that has this code; None where there is none."""
-    function = None if code is None else function_of(code)
+    function = None if code is None else function_of_code(code)
     return None if function is None else EagerStep(function, on_refusal)
 
 
-def step_of_loop(codes: tuple[CodeType, ...], at: str) -> CodeType | None:
+def find_step_of_loop(codes: tuple[CodeType, ...], at: str) -> CodeType | None:
     """Of all code on the way from the tape to a loop over a dataset, what the loop calls.
 
     Args:
@@ -34,16 +34,16 @@ def step_of_loop(codes: tuple[CodeType, ...], at: str) -> CodeType | None:
     return found
 
 
-def step_around(frame: FrameType | None) -> CodeType | None:
+def find_step_around(frame: FrameType | None) -> CodeType | None:
     """Of all functions of the user's that run now, the outermost one inside the innermost loop.
 
     Args:
         frame: In the step, or in what it calls.
     """
     found = None
-    for each in outwards(frame):
-        if owner(each) == "user":
-            if own_loops(each):
+    for each in iterate_frames(frame):
+        if code_owner(each) == "user":
+            if function_loops(each):
                 return found
             found = each.f_code
     return None
@@ -53,7 +53,7 @@ def _holds(code: CodeType, at: str) -> bool:
     """Whether a statement is this code's own, as far as lines tell."""
     file, _, line = at.rpartition(":")
     lines = list(_lines(code))
-    same = code_place(code).rpartition(":")[0] == file
+    same = code_location(code).rpartition(":")[0] == file
     return same and bool(lines) and min(lines) <= int(line) <= max(lines)
 
 

@@ -18,41 +18,41 @@ from uncork.core.edits.step import (
     FusedUpdates,
     JitCompile,
     JitCompileOff,
-    MapsAtOnce,
     PadArguments,
     Precision,
     ReduceRetracing,
     ReuseIterator,
     StepEdit,
     TensorArguments,
-    is_graph,
-    of_function,
+    VectorizedMapFn,
+    has_tf_function,
+    select_function_edits,
 )
-from uncork.core.evidence.batches import NewShapes
-from uncork.engine.loop.device_batches import Compared
-from uncork.engine.loop.step_compile_time import new_shapes_of_loop, seconds_of_a_shape
-from uncork.engine.loop.step_lookup import NO_FUNCTION
+from uncork.core.evidence.batches import VaryingShapes
+from uncork.engine.loop.device_batches import DeviceBatchComparison
+from uncork.engine.loop.step_compile_time import measure_shape_s, varying_shapes_of_loop
+from uncork.engine.loop.step_lookup import NO_STEP_FUNCTION
 from uncork.pipeline.ir.tree import Pipeline
 from uncork.training.input.iterator_reuse import ReusedIterators
 from uncork.training.loop_step.compiled_step import CompiledStep
 from uncork.training.loop_step.eager_step import EagerStep
-from uncork.training.loop_step.loop_step import TakenStep
-from uncork.training.loop_step.mode import Mode
-from uncork.training.optimizer.traced_updates import fusable_in
-from uncork.training.variant import Version
+from uncork.training.loop_step.loop_step import InterceptedStep
+from uncork.training.loop_step.mode import StepMode
+from uncork.training.optimizer.traced_updates import count_fusable_weights_in
+from uncork.training.variant import Variant
 from uncork.verify.provers import loop_handover as calls_elsewhere
-from uncork.verify.provers.handover import HandedCalls, HandedOver
-from uncork.verify.provers.loop_step import prove_step_of_loop
+from uncork.verify.provers.handover import Handover, LoopHandover
+from uncork.verify.provers.loop_step import prove_loop_step
 
 _NOT_SEEN: Final = "it was not called by the loop that was watched"
 # Calls of the step that a proof looks for, and seconds that it may take to see them.
 _RECORDED: Final = 8
 _RECORDING_S: Final = 8.0
-Found = TypeVar("Found")
-Ways = tuple[Callable[[], None], Callable[[], None]]
+ResultT = TypeVar("ResultT")
+SetupAndCheck = tuple[Callable[[], None], Callable[[], None]]
 
 
-def mode_of(edits: tuple[StepEdit, ...]) -> Mode:
+def mode_of(edits: tuple[StepEdit, ...]) -> StepMode:
     """How a loop's step runs with these edits.
 
     Example:
@@ -65,19 +65,23 @@ def mode_of(edits: tuple[StepEdit, ...]) -> Mode:
     lengths = [edit for edit in edits if isinstance(edit, PadArguments)]
     # XLA compiles for one shape.
     any_shape = ReduceRetracing in kinds and not xla
-    return Mode(
-        graph=is_graph(edits),
-        xla=xla,
-        no_xla=JitCompileOff in kinds and not xla,
-        any_shape=any_shape,
-        at_once=MapsAtOnce in kinds,
-        fused=FusedUpdates in kinds,
-        tensors=tuple(n for edit in edits if isinstance(edit, TensorArguments) for n in edit.names),
-        arrays=tuple(n for edit in edits if isinstance(edit, ArrayArguments) for n in edit.names),
-        lengths=lengths[-1] if lengths else None,
+    return StepMode(
+        is_graph=has_tf_function(edits),
+        is_xla=xla,
+        is_xla_off=JitCompileOff in kinds and not xla,
+        has_open_shapes=any_shape,
+        has_vectorized_maps=VectorizedMapFn in kinds,
+        has_fused_updates=FusedUpdates in kinds,
+        tensor_arguments=tuple(
+            n for edit in edits if isinstance(edit, TensorArguments) for n in edit.argument_names
+        ),
+        array_arguments=tuple(
+            n for edit in edits if isinstance(edit, ArrayArguments) for n in edit.argument_names
+        ),
+        padded_arguments=lengths[-1] if lengths else None,
         policy=policies[-1].policy if policies else "",
-        keep=policies[-1].keep if policies else (),
-        careful=bool(policies and policies[-1].careful),
+        float32_layers=policies[-1].float32_layers if policies else (),
+        is_precision_conservative=bool(policies and policies[-1].is_precision_conservative),
     )
 
 
@@ -88,99 +92,113 @@ class StepSwitch:
         step: None where it cannot be taken over, or is not known.
     """
 
-    def __init__(self, step: TakenStep | None) -> None:
+    def __init__(self, step: InterceptedStep | None) -> None:
         self._step = step
         self._iterators = ReusedIterators()
         if step is not None:
-            step.is_looked_at = True  # in the first steps of a training its loss says most
+            step.is_examined = True  # in the first steps of a training its loss says most
 
     @property
-    def known(self) -> bool:
+    def has_step(self) -> bool:
         """There is a step to switch."""
         return self._step is not None
 
-    def record(self) -> None:
+    def start_recording(self) -> None:
         """From now on, keep what the step is called with: proofs compare that."""
         if self._step is not None:
-            self._step.recording = True
+            self._step.is_recording = True
 
-    def to(self, mode: Mode, *, reusing: bool = False) -> Callable[[], None]:
+    def create_setup(self, mode: StepMode, *, reuse_iterators: bool = False) -> Callable[[], None]:
         """Something that sets the mode.
 
         Args:
             mode: Of the step.
-            reusing: Keras's own methods read through iterators that are kept.
+            reuse_iterators: Keras's own methods read through iterators that are kept.
         """
 
         def switch() -> None:
             if self._step is not None:
                 self._step.mode = mode
-            if reusing:
-                self._iterators.put_in_force()
+            if reuse_iterators:
+                self._iterators.activate()
             else:
-                self._iterators.give_back()
+                self._iterators.restore()
 
         return switch
 
-    def ways(self, version: Version) -> Ways:
+    def setup_and_check(self, variant: Variant) -> SetupAndCheck:
         """What sets up the step of a version before a block, and what checks it after the first.
 
         Raises:
             EditRefused: It is another step than the edit is for.
         """
-        edits = of_function(version.step)
+        edits = select_function_edits(variant.step_edits)
         if not isinstance(self._step, EagerStep):
-            code = "" if self._step is None else self._step.code
-            if any(code != edit.code for edit in edits):
+            code = "" if self._step is None else self._step.code_digest
+            if any(code != edit.code_digest for edit in edits):
                 raise EditRefused(
                     "the loop does not call the step that the edit is for",
                     "the code that the plan was made for",
                     "run 'uncork tune' again",
                 )
-        reusing = any(isinstance(edit, ReuseIterator) for edit in version.step)
-        switch = self.to(mode_of(version.step), reusing=reusing)
-        return switch, functools.partial(self._check, version)
+        reusing = any(isinstance(edit, ReuseIterator) for edit in variant.step_edits)
+        switch = self.create_setup(mode_of(variant.step_edits), reuse_iterators=reusing)
+        return switch, functools.partial(self._check, variant)
 
-    def in_policy(
-        self, version: Version, policy: Precision, keep: tuple[str, ...]
-    ) -> Version | None:
+    def with_policy(
+        self, variant: Variant, policy: Precision, keep: tuple[str, ...]
+    ) -> Variant | None:
         """The version with its step in another dtype policy; None where none can be switched."""
         step = self._step
-        if step is None or step.refusal or not step.code:
+        if step is None or step.refusal or not step.code_digest:
             return None
-        return version.with_step_edits((DtypePolicy(policy=policy, keep=keep, code=step.code),))
+        return variant.with_step_edits(
+            (DtypePolicy(policy=policy, float32_layers=keep, code_digest=step.code_digest),)
+        )
 
-    def may_be_graph(self, version: Version) -> bool:
+    def can_be_graph(self, variant: Variant) -> bool:
         """It runs op by op in this version, was watched, and need not."""
         step = self._step
-        eager = isinstance(step, EagerStep) and not is_graph(version.step)
+        eager = isinstance(step, EagerStep) and not has_tf_function(variant.step_edits)
         return eager and step is not None and step.refusal == ""
 
-    def graphs(self, version: Version) -> tuple[str, ...]:
+    def graph_digests(self, variant: Variant) -> tuple[str, ...]:
         """Digests of what the step was traced to in this version, as far as was seen."""
-        edits = version.step
-        if self._step is None or not (of_function(edits) or is_graph(edits)):
+        edits = variant.step_edits
+        if self._step is None or not (select_function_edits(edits) or has_tf_function(edits)):
             return ()
-        return tuple(sorted(self._step.graphs))
+        return tuple(sorted(self._step.graph_digests))
 
-    def described(self, work: Workload) -> Workload:
+    def describe(self, workload: Workload) -> Workload:
         """The workload, with what is known of its step by now."""
         step = self._step
         if isinstance(step, CompiledStep):
-            known = {"step_code": step.code, "jit_compile": step.is_xla, "numbers": step.numbers}
-            return replace(work, **known, fusable_weights=fusable_in(step.graph()))
-        if not work.eager_step:
-            return work
+            known = {
+                "step_code": step.code_digest,
+                "jit_compile": step.is_xla,
+                "numbers": step.number_arguments,
+            }
+            return replace(
+                workload,
+                **known,
+                fusable_weight_count=count_fusable_weights_in(step.graph_function()),
+            )
+        if not workload.is_eager_step:
+            return workload
         if step is None:
-            return replace(work, not_traceable=NO_FUNCTION)
+            return replace(workload, tf_function_refusal=NO_STEP_FUNCTION)
         refusal = _NOT_SEEN if step.refusal is None else step.refusal
-        fusable = 0 if refusal else fusable_in(step.graph())
-        known = {"step_code": step.code, "not_traceable": refusal, "numbers": step.numbers}
-        return replace(work, **known, fusable_weights=fusable)
+        fusable = 0 if refusal else count_fusable_weights_in(step.graph_function())
+        known = {
+            "step_code": step.code_digest,
+            "not_traceable": refusal,
+            "numbers": step.number_arguments,
+        }
+        return replace(workload, **known, fusable_weight_count=fusable)
 
-    def new_shapes(
+    def measure_varying_shapes(
         self, batches: Sequence[Any], pipeline: Pipeline, call: Callable[[], object], seconds: float
-    ) -> NewShapes | None:
+    ) -> VaryingShapes | None:
         """What calls of new shapes cost; None where they cost nothing, or nobody knows.
 
         Args:
@@ -192,97 +210,100 @@ class StepSwitch:
         step = self._step
         if not (isinstance(step, CompiledStep) and step.is_xla):
             return None
-        step.record_anew()
+        step.restart_recording()
         try:
-            found = self._with_calls(lambda _: seconds_of_a_shape(step, seconds), call, call)
-            return found and new_shapes_of_loop(step.calls, batches, pipeline, found)
+            found = self._with_calls(lambda _: measure_shape_s(step, seconds), call, call)
+            return found and varying_shapes_of_loop(step.recorded_calls, batches, pipeline, found)
         finally:
-            step.record_anew()
-            step.recording = False  # proofs compare what comes from the input
+            step.restart_recording()
+            step.is_recording = False  # proofs compare what comes from the input
 
     def prove(
         self,
-        version: Version,
+        variant: Variant,
         kind: Guarantee,
         budget_s: float,
         run_steps: Callable[[], object],
         call_once: Callable[[], object],
-        compared: Compared | None = None,
+        device_comparison: DeviceBatchComparison | None = None,
     ) -> Proof:
         """Compare recorded calls as written and otherwise, on the loop's own thread.
 
         Args:
-            version: How otherwise.
+            variant: How otherwise.
             kind: What to prove.
             budget_s: Seconds that it may take, where that is ours to choose.
             run_steps: Lets the loop run as it is for some steps, to record what it calls them with.
             call_once: Lets the loop call its step.
-            compared: Batches that are made elsewhere in this version; ``run_steps`` reads them.
+            device_comparison: Batches that are made elsewhere in this version; ``run_steps`` reads
+                them.
         """
         step = self._step
         assert step is not None
-        if compared is not None:
-            step.record_anew()
-        how = {} if compared is None else {"sent": compared.sent}
+        if device_comparison is not None:
+            step.restart_recording()
+        how = {} if device_comparison is None else {"sent": device_comparison.device_arguments}
 
-        mode = mode_of(version.step)
+        mode = mode_of(variant.step_edits)
         return self._with_calls(
-            lambda step: prove_step_of_loop(step, mode, kind, budget_s, **how),
+            lambda step: prove_loop_step(step, mode, kind, budget_s, **how),
             run_steps,
             call_once,
         )
 
-    def hand_over(
+    def record_handover(
         self, run_steps: Callable[[], object], call_once: Callable[[], object]
-    ) -> HandedCalls | None:
+    ) -> LoopHandover | None:
         """What a process of its own compares its training with; None where no step is known.
 
         Args:
             run_steps: As of :meth:`prove`.
             call_once: Likewise.
         """
-        if not self.known:
+        if not self.has_step:
             return None
-        return self._with_calls(calls_elsewhere.handed_over, run_steps, call_once)
+        return self._with_calls(calls_elsewhere.record_loop_handover, run_steps, call_once)
 
-    def prove_elsewhere(
+    def prove_in_other_process(
         self,
-        version: Version,
-        handed: HandedOver,
+        variant: Variant,
+        handover: Handover,
         run_steps: Callable[[], object],
         call_once: Callable[[], object],
     ) -> Proof:
         """Compare a version, as it runs in this process, with what another one has left.
 
         Args:
-            version: Which.
-            handed: That.
+            variant: Which.
+            handover: That.
             run_steps: As of :meth:`prove`.
             call_once: Likewise.
         """
-        assert isinstance(handed, HandedCalls)
-        if not self.known:
+        assert isinstance(handover, LoopHandover)
+        if not self.has_step:
             return Proof(kind="exact", passed=False, detail="no step of the loop was seen there")
-        mode = mode_of(version.step)
+        mode = mode_of(variant.step_edits)
         return self._with_calls(
-            lambda step: calls_elsewhere.proved_elsewhere(step, mode, handed),
+            lambda step: calls_elsewhere.prove_loop_handover(step, mode, handover),
             run_steps,
             call_once,
         )
 
     def _with_calls(
         self,
-        work: Callable[[TakenStep], Found],
+        work: Callable[[InterceptedStep], ResultT],
         run_steps: Callable[[], object],
         call_once: Callable[[], object],
-    ) -> Found:
+    ) -> ResultT:
         """Do something with the step on the loop's own thread, some calls of it recorded."""
-        step, answers = self._step, list[Found | Exception]()
+        step, answers = self._step, list[ResultT | Exception]()
         assert step is not None
-        if not step.calls:
-            self.record()
+        if not step.recorded_calls:
+            self.start_recording()
         until = time.monotonic() + _RECORDING_S
-        while len(step.calls) < _RECORDED and time.monotonic() < until and step.recording:
+        while (
+            len(step.recorded_calls) < _RECORDED and time.monotonic() < until and step.is_recording
+        ):
             run_steps()
 
         def answer() -> None:
@@ -291,17 +312,22 @@ class StepSwitch:
             except Exception as error:
                 answers.append(error)
 
-        step.at_next_call(answer)
+        step.run_at_next_call(answer)
         call_once()
         (found,) = answers
         if isinstance(found, Exception):
             raise found
         return found
 
-    def _check(self, version: Version) -> None:
-        if self._step is not None and of_function(version.step) and self._step.unable:
+    def _check(self, version: Variant) -> None:
+        if (
+            self._step is not None
+            and select_function_edits(version.step_edits)
+            and self._step.mode_refusal
+        ):
             raise EditRefused(
-                f"the step cannot run {mode_of(version.step).words}: {self._step.unable}",
+                f"the step cannot run {mode_of(version.step_edits).description}: "
+                f"{self._step.mode_refusal}",
                 "a step that can",
                 "leave it as it is",
             )

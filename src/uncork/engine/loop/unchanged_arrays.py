@@ -10,9 +10,13 @@ import numpy as np
 import tensorflow as tf
 
 from uncork.capture.base.listener import StepCall
-from uncork.core.evidence.stage import SameArrays, Stage
+from uncork.core.evidence.stage import Stage, UnchangedArrays
 from uncork.engine.loop.step_arguments import arguments_of
-from uncork.training.loop_step.array_arguments import KeptTensors, arrays_in, is_large
+from uncork.training.loop_step.array_arguments import (
+    TensorCache,
+    is_large_array,
+    large_array_arguments,
+)
 
 _SAMPLED: Final = 64
 # Calls in which an array must stay the same; looking longer would cost every step some time.
@@ -20,7 +24,7 @@ _LOOKS: Final = 16
 _COPIES: Final = 5
 
 
-class KeptArrays:
+class UnchangedArrayTracker:
     """The large arrays of the first call, as long as every further call has the same.
 
     Args:
@@ -29,12 +33,14 @@ class KeptArrays:
 
     def __init__(self, call: StepCall) -> None:
         self._at = call.at
-        large = {i: a for i, a in enumerate(arguments_of(call)) if is_large(a)}
-        self._named = arrays_in(getattr(call.step, "python_function", None), call.args, call.kwargs)
+        large = {i: a for i, a in enumerate(arguments_of(call)) if is_large_array(a)}
+        self._named = large_array_arguments(
+            getattr(call.step, "python_function", None), call.args, call.kwargs
+        )
         self._kept = {i: (array, _sample(array)) for i, array in large.items()}
         self._looks = 0
 
-    def look(self, call: StepCall) -> None:
+    def update(self, call: StepCall) -> None:
         """Forget what this call does not have, and what was filled with other numbers."""
         if not self._kept or self._looks >= _LOOKS:
             return
@@ -63,17 +69,17 @@ class KeptArrays:
                 bytes_per_element=sum(array.nbytes for array in arrays),
                 elements_per_step=1.0,
                 parallelism=1,
-                same=self._same(arrays),
+                unchanged_arrays=self._same(arrays),
             ),
         )
 
-    def _same(self, arrays: list[Any]) -> SameArrays:
+    def _same(self, arrays: list[Any]) -> UnchangedArrays:
         named = {
             name: array
             for name, array in self._named.items()
             if any(array is each for each in arrays)
         }
-        kept = KeptTensors()
+        kept = TensorCache()
 
         def compare_s() -> float:
             begin = time.perf_counter()
@@ -82,8 +88,8 @@ class KeptArrays:
             return time.perf_counter() - begin
 
         compare_s()
-        return SameArrays(
-            names=tuple(named),
+        return UnchangedArrays(
+            argument_names=tuple(named),
             copy_s=statistics.median(_copy_s(list(named.values()))[0] for _ in range(_COPIES)),
             compare_s=statistics.median(compare_s() for _ in range(_COPIES)),
         )

@@ -19,7 +19,9 @@ _NOTE: Final = "beside-"
 
 
 @contextmanager
-def folder_at(disk: str | os.PathLike[str], scratch: str | os.PathLike[str]) -> Iterator[Path]:
+def temporary_folder_at(
+    disk: str | os.PathLike[str], scratch: str | os.PathLike[str]
+) -> Iterator[Path]:
     """A folder there, removed at the end.
 
     Args:
@@ -36,7 +38,7 @@ def folder_at(disk: str | os.PathLike[str], scratch: str | os.PathLike[str]) -> 
     note.unlink(missing_ok=True)
 
 
-def remove_left(folder: Path) -> None:
+def remove_leftovers(folder: Path) -> None:
     """Remove what a process that was killed has left elsewhere.
 
     Args:
@@ -46,7 +48,7 @@ def remove_left(folder: Path) -> None:
         >>> with tempfile.TemporaryDirectory() as users, tempfile.TemporaryDirectory() as ours:
         ...     scratch = Path(ours, "scratch-1")
         ...     scratch.mkdir()
-        ...     with folder_at(users, scratch):  # killed here
+        ...     with temporary_folder_at(users, scratch):  # killed here
         ...         remove_left(Path(ours))
         ...         os.listdir(users)
         []

@@ -17,17 +17,17 @@ from typing import IO, Final
 import msgspec
 import psutil
 
-from uncork.capture.sandbox.restore import put_back
+from uncork.capture.sandbox.restore import restore_files
 from uncork.core.base import exit_codes
-from uncork.core.base.errors import NothingToMeasure, OutOfMemory, UncorkError, WrongUse, quoted
-from uncork.core.base.journal import Event, read
+from uncork.core.base.errors import NothingToMeasure, OutOfMemory, UncorkError, WrongUse, quote
+from uncork.core.base.journal import Event, read_events
 from uncork.core.base.record import from_json, replace, to_json
-from uncork.core.documents.job import ENDED, KEPT, Job, Result
-from uncork.core.documents.plan import Plan, dump
+from uncork.core.documents.job import BACKUP_FOLDER_NAME, EXIT_CODE_FILE_NAME, Job, JobResult
+from uncork.core.documents.plan import Plan, serialize_plan
 from uncork.engine.process.cluster_guard import require_single_process
-from uncork.engine.process.scratch_folders import remove_left
+from uncork.engine.process.scratch_folders import remove_leftovers
 
-Follow = Callable[[Event], None]
+EventHandler = Callable[[Event], None]
 
 # Not ``-m``: that would put the working directory before the standard library, and a user's
 # ``queue.py`` would break Uncork. The first entry is the script's to replace; with ``-P`` there is
@@ -57,29 +57,31 @@ class Script:
         return " ".join([self.path, *self.args])
 
 
-class ChildFailed(UncorkError):
+class WorkerFailed(UncorkError):
     """A child ended without a result; it has said why itself.
 
     Args:
-        code: The exit code to hand on.
-        said: The last that a quiet one wrote to its standard error.
-        killed: As the kernel does to a process that takes all memory.
+        exit_code: The exit code to hand on.
+        last_line: The last that a quiet one wrote to its standard error.
+        is_killed: As the kernel does to a process that takes all memory.
     """
 
-    def __init__(self, code: int, said: str = "", *, killed: bool = False) -> None:
-        because = f": {quoted(said)}" if said else ""
-        super().__init__(f"the child ended with exit code {code}{because}")
-        self.exit_code = code
-        self.killed = killed
+    def __init__(self, exit_code: int, last_line: str = "", *, is_killed: bool = False) -> None:
+        because = f": {quote(last_line)}" if last_line else ""
+        super().__init__(f"the child ended with exit code {exit_code}{because}")
+        self.exit_code = exit_code
+        self.is_killed = is_killed
 
 
-def run_child(job: Job, script: Script, follow: Follow, *, quiet: bool = False) -> Result:
+def run_worker(
+    job: Job, script: Script, on_event: EventHandler, *, quiet: bool = False
+) -> JobResult:
     """Run one job to its end.
 
     Args:
         job: What to do; its journal and result paths are set here.
         script: What to run.
-        follow: Called with each event as it happens.
+        on_event: Called with each event as it happens.
         quiet: Hide the script's own output, which the user has seen before.
 
     Returns:
@@ -93,34 +95,40 @@ def run_child(job: Job, script: Script, follow: Follow, *, quiet: bool = False) 
             is for several processes.
     """
     require_single_process()
-    with own_folder() as folder:
+    with temporary_folder() as folder:
         files = {name: str(Path(folder, name)) for name in ("journal", "result")}
-        job = replace(job, journal=files["journal"], result=files["result"])
-        with possible("start a process"):
+        job = replace(job, journal_path=files["journal"], result_path=files["result"])
+        with convert_os_errors("start a process"):
             Path(folder, "job").write_bytes(to_json(job))
             with Path(folder, "stderr").open("wb") as hidden:
                 environment = {**os.environ, **job.environment}
                 child = _start(Path(folder, "job"), script, hidden if quiet else None, environment)
         try:
-            code = _wait(child, Path(files["journal"]), follow)
+            code = _wait(child, Path(files["journal"]), on_event)
         finally:
             try:
-                files_back = put_back(Path(folder, KEPT))
+                files_back = restore_files(Path(folder, BACKUP_FOLDER_NAME))
             finally:
-                remove_left(Path(folder))
+                remove_leftovers(Path(folder))
         result = Path(files["result"])
         interrupted = code in (exit_codes.INTERRUPTED, -signal.SIGINT)
         if result.exists():
             if code < 0:
                 _tell_signal(-code)
-            found = from_json(result.read_bytes(), Result)
+            found = from_json(result.read_bytes(), JobResult)
             # What was saved on the way says so itself; a crash after the work spoils nothing.
-            found = replace(found, put_back=files_back.done, lost=files_back.lost)
-            if found.interrupted and not interrupted and code >= 0:
-                found = replace(found, interrupted=False, failed=True)  # os._exit in the middle
-            return replace(found, interrupted=interrupted or found.interrupted)
+            found = replace(
+                found, restored_files=files_back.restored_files, lost_files=files_back.lost_files
+            )
+            if found.is_interrupted and not interrupted and code >= 0:
+                found = replace(
+                    found, is_interrupted=False, has_script_failed=True
+                )  # os._exit in the middle
+            return replace(found, is_interrupted=interrupted or found.is_interrupted)
         said = _last_line(Path(folder, "stderr"))
-        told = Path(folder, ENDED).exists()  # the child came to its own end, and said why
+        told = Path(
+            folder, EXIT_CODE_FILE_NAME
+        ).exists()  # the child came to its own end, and said why
     if interrupted:
         raise KeyboardInterrupt
     if code == exit_codes.DONE:
@@ -134,23 +142,23 @@ def run_child(job: Job, script: Script, follow: Follow, *, quiet: bool = False) 
             ended = f"uncork: the process that ran the script ended with exit code {code}\n"
             sys.stderr.write(ended)
         code = exit_codes.SCRIPT_FAILED
-    raise ChildFailed(_exit_code(code), said, killed=-code == getattr(signal, "SIGKILL", None))
+    raise WorkerFailed(_exit_code(code), said, is_killed=-code == getattr(signal, "SIGKILL", None))
 
 
-def run_quietly(job: Job, script: Script) -> Result:
+def run_quiet_worker(job: Job, script: Script) -> JobResult:
     """Run a job of which only the result is of interest, to its end.
 
     Raises:
         KeyboardInterrupt: Interrupted, whatever there is of a result by then.
         OutOfMemory: Its training runs out of memory there.
-        UncorkError: There is no result (:func:`run_child`).
+        UncorkError: There is no result (:func:`run_worker`).
     """
-    found = run_child(job, script, lambda _: None, quiet=True)
-    if found.interrupted:
+    found = run_worker(job, script, lambda _: None, quiet=True)
+    if found.is_interrupted:
         raise KeyboardInterrupt
-    if found.out_of_memory:
+    if found.out_of_memory_error:
         raise OutOfMemory(
-            found.out_of_memory,
+            found.out_of_memory_error,
             "a training that fits into memory in a process of its own",
             "end what else takes memory, or look at it where there is more of it",
         )
@@ -158,13 +166,13 @@ def run_quietly(job: Job, script: Script) -> Result:
 
 
 @contextmanager
-def own_folder() -> Iterator[str]:
+def temporary_folder() -> Iterator[str]:
     """A folder for what processes tell each other; it goes, whatever happens.
 
     Raises:
         WrongUse: There is no room for it.
     """
-    with possible("make a folder for temporary files"):
+    with convert_os_errors("make a folder for temporary files"):
         folder = tempfile.TemporaryDirectory(prefix="uncork-", ignore_cleanup_errors=True)
     with folder as path:
         yield path
@@ -176,19 +184,19 @@ def write_plan(plan: Plan, path: Path) -> str:
     Raises:
         WrongUse: There is no room for it.
     """
-    with possible(f"write {path.name}"):
-        path.write_bytes(dump(plan))
+    with convert_os_errors(f"write {path.name}"):
+        path.write_bytes(serialize_plan(plan))
     return str(path)
 
 
 @contextmanager
-def possible(what: str) -> Iterator[None]:
+def convert_os_errors(action: str) -> Iterator[None]:
     """What the system does not allow is told, and costs no result that there is already."""
     try:
         yield
     except OSError as error:
         raise WrongUse(
-            f"cannot {what}: {error.strerror or error}",
+            f"cannot {action}: {error.strerror or error}",
             f"room in {tempfile.gettempdir()}, and memory for another process",
             "make room, or set TMPDIR to another folder",
         ) from error
@@ -234,12 +242,12 @@ def _stdin() -> IO[bytes] | int | None:
         return None
 
 
-def _wait(child: subprocess.Popen[bytes], journal: Path, follow: Follow) -> int:
+def _wait(child: subprocess.Popen[bytes], journal: Path, follow: EventHandler) -> int:
     """Follow the journal until the child ends; hand an interruption on to it.
 
     Whatever happens here, no child is left behind.
     """
-    offset, interrupted, ended = 0, False, journal.with_name(ENDED)
+    offset, interrupted, ended = 0, False, journal.with_name(EXIT_CODE_FILE_NAME)
     try:
         while child.poll() is None and not _lingers(ended):
             offset = _follow(journal, offset, follow)
@@ -263,9 +271,9 @@ def _lingers(ended: Path) -> bool:
         return False
 
 
-def _follow(journal: Path, offset: int, follow: Follow) -> int:
+def _follow(journal: Path, offset: int, follow: EventHandler) -> int:
     with suppress(msgspec.MsgspecError):  # a line of another version's child is no reason to stop
-        for event, after in read(journal, offset):
+        for event, after in read_events(journal, offset):
             follow(event)
             offset = after
     return offset

@@ -12,10 +12,10 @@ from dataclasses import replace as replace_fields
 from typing import Final
 from weakref import WeakKeyDictionary
 
-from uncork.pipeline.equivalence.seeded_twin import state_kept
-from uncork.pipeline.ir.tree import Pipeline, read
-from uncork.pipeline.runtime.subset import shortened
-from uncork.training.variant import Version
+from uncork.pipeline.equivalence.seeded_twin import preserve_state
+from uncork.pipeline.ir.tree import Pipeline, read_pipeline
+from uncork.pipeline.runtime.subset import take_every_nth
+from uncork.training.variant import Variant
 
 # Seconds that filling may take, and the most in which it is seen how long it does.
 _MOST_S: Final = 12.0
@@ -24,7 +24,7 @@ _NOTE: Final = "filling the cache"
 _ALL_AT_ONCE: Final = frozenset({"shuffle", "prefetch"})
 
 
-class ShorterData:
+class DataSubset:
     """Gives versions a part of their data, where these are many.
 
     What a pass keeps is repeated, so epochs are about as long as they were.
@@ -38,27 +38,27 @@ class ShorterData:
         self._seconds: dict[tuple[str, int], float] = {}
         self._shorter: WeakKeyDictionary[Pipeline, Pipeline | None] = WeakKeyDictionary()
 
-    def of(self, version: Version) -> Version:
+    def subset_of(self, variant: Variant) -> Variant:
         """The version, on as much as its caches can keep in a while."""
-        pipeline = version.pipeline
+        pipeline = variant.pipeline
         if pipeline is None:
-            return version
+            return variant
         if pipeline not in self._shorter:
             self._shorter[pipeline] = self._made(pipeline)
         shorter = self._shorter[pipeline]
-        return version if shorter is None else replace_fields(version, pipeline=shorter)
+        return variant if shorter is None else replace_fields(variant, pipeline=shorter)
 
-    def share(self, version: Version) -> float:
+    def kept_share(self, variant: Variant) -> float:
         """Of what is kept, the part that the version as it is tried keeps."""
-        pipeline, shorter = version.pipeline, self.of(version).pipeline
+        pipeline, shorter = variant.pipeline, self.subset_of(variant).pipeline
         if pipeline is None or shorter is None or shorter is pipeline:
             return 1.0
         return _kept(shorter) / _kept(pipeline)
 
     def _made(self, pipeline: Pipeline) -> Pipeline | None:
-        seconds = sum(self._to_fill(branch, at) for branch, at in pipeline.places)
+        seconds = sum(self._to_fill(branch, at) for branch, at in pipeline.stage_locations)
         parts = math.ceil(seconds / _MOST_S)
-        shorter = shortened(pipeline, parts, repeated=True) if parts > 1 else None
+        shorter = take_every_nth(pipeline, parts, is_repeated=True) if parts > 1 else None
         if shorter is None or not _is_part(shorter, pipeline, parts):
             return None
         if not any(each.startswith(_NOTE) for each in self._notes):
@@ -72,16 +72,16 @@ class ShorterData:
         """Seconds until a stage keeps all that it is given; 0 where it keeps nothing."""
         node = branch.stages[position]
         elements = int(node.dataset.cardinality())
-        if node.kind != "cache" or not node.in_memory or elements < 1:
+        if node.kind != "cache" or not node.is_memory_cache or elements < 1:
             return 0.0
         below = node.inputs[0]
         while below.kind in _ALL_AT_ONCE and below.inputs:
             below = below.inputs[0]  # their first element comes when many were made
         options = branch.outermost.options  # those of the whole hold for what it is made from
-        made_from = read(below.dataset.with_options(options))
+        made_from = read_pipeline(below.dataset.with_options(options))
         key = made_from.digest, elements
         if key not in self._seconds:
-            self._seconds[key] = seconds_of(made_from, elements)
+            self._seconds[key] = estimate_pass_s(made_from, elements)
         return self._seconds[key]
 
 
@@ -93,11 +93,11 @@ def _is_part(shorter: Pipeline, pipeline: Pipeline, parts: int) -> bool:
 
 def _kept(pipeline: Pipeline) -> int:
     """Elements of the caches."""
-    caches = [place.node for place in pipeline.places if place.node.kind == "cache"]
+    caches = [place.node for place in pipeline.stage_locations if place.node.kind == "cache"]
     return sum(max(0, int(each.dataset.cardinality())) for each in caches)
 
 
-def seconds_of(pipeline: Pipeline, elements: int) -> float:
+def estimate_pass_s(pipeline: Pipeline, elements: int) -> float:
     """How long one pass takes, as far as a moment tells.
 
     Args:
@@ -106,7 +106,7 @@ def seconds_of(pipeline: Pipeline, elements: int) -> float:
     """
     begin = time.perf_counter()
     half = before = 0.0
-    with state_kept(pipeline):
+    with preserve_state(pipeline):
         for number, _ in enumerate(pipeline.dataset, 1):
             now = time.perf_counter() - begin
             if not half and now >= _LOOK_S / 2:  # it has got going by then

@@ -12,21 +12,21 @@ from uncork.core.base.errors import NothingToMeasure
 from uncork.core.documents.plan import Proof
 from uncork.core.documents.workload import Workload
 from uncork.core.edits.edit import Guarantee
-from uncork.engine.subject.data_subset import ShorterData
+from uncork.engine.subject.data_subset import DataSubset
 from uncork.engine.subject.subject import Subject
 from uncork.measure.benchmark.interleave import Block
-from uncork.measure.benchmark.timed_block import timed
-from uncork.pipeline.analysis.passes import default_rewrites
+from uncork.measure.benchmark.timed_block import time_block
+from uncork.pipeline.analysis.passes import has_default_rewrites
 from uncork.pipeline.runtime.cache_fill import fill_caches
-from uncork.pipeline.runtime.trial_copy import readable
-from uncork.pipeline.transforms.disk_cache import from_disk
-from uncork.training.input.feed import batch_samples, spec_text
-from uncork.training.variant import Version, VersionRunner
+from uncork.pipeline.runtime.trial_copy import create_trial_copy
+from uncork.pipeline.transforms.disk_cache import drop_cache_files_from_memory
+from uncork.training.input.feed import count_batch_samples, spec_text
+from uncork.training.variant import Variant, VariantRunner
 
 
-class _DatasetRunner(VersionRunner):
-    def __init__(self, version: Version | None, dataset: Any, samples: float) -> None:
-        self._version = version
+class _DatasetRunner(VariantRunner):
+    def __init__(self, variant: Variant | None, dataset: Any, samples: float) -> None:
+        self._version = variant
         self._dataset = dataset
         self._samples = samples
 
@@ -41,8 +41,8 @@ class _DatasetRunner(VersionRunner):
 
     def block(self, seconds: float) -> Block:
         if self._version is not None:
-            from_disk(self._version.pipeline)
-        return timed(self._batches(), seconds, self._samples)
+            drop_cache_files_from_memory(self._version.pipeline)
+        return time_block(self._batches(), seconds, self._samples)
 
     def _batches(self) -> Iterator[int]:
         while True:
@@ -65,11 +65,11 @@ class DatasetSubject(Subject):
     """
 
     def __init__(self, dataset: Any, *, epochs: int, at: str, scratch: str) -> None:
-        pipeline = readable(dataset, scratch)
+        pipeline = create_trial_copy(dataset, scratch)
         assert pipeline is not None
         self.notes = []
-        self.original = Version(pipeline)
-        self.shorter = ShorterData(self.notes)
+        self.original = Variant(pipeline)
+        self.data_subset = DataSubset(self.notes)
         self._batch = next(iter(pipeline.dataset), None)
         if self._batch is None:
             raise NothingToMeasure("the dataset is empty", "at least one element", "check it")
@@ -77,28 +77,28 @@ class DatasetSubject(Subject):
             index=0,
             at=at,
             kind="custom_loop",
-            data="tf.data",
+            data_kind="tf.data",
             model=None,
             element_spec=spec_text(pipeline.element_spec),
-            batch_size=batch_samples(self._batch),
+            batch_size=count_batch_samples(self._batch),
             steps_per_epoch=pipeline.cardinality if pipeline.cardinality >= 0 else None,
             epochs=epochs,
-            pipeline=pipeline.digest,
-            default_rewrites=default_rewrites(pipeline),
+            pipeline_digest=pipeline.digest,
+            has_default_rewrites=has_default_rewrites(pipeline),
         )
 
-    def runner(self, version: Version) -> VersionRunner:
+    def runner(self, variant: Variant) -> VariantRunner:
         """Reads the version's batches and drops them."""
-        version = self.on_part(version)
-        return _DatasetRunner(version, self.supply(version), self._samples)
+        variant = self.with_less_data(variant)
+        return _DatasetRunner(variant, self.batches_dataset(variant), self._samples)
 
-    def resident(self, version: Version) -> VersionRunner:
+    def resident_runner(self, variant: Variant) -> VariantRunner:
         """Reads one batch over and over: what iterating costs by itself."""
-        del version
+        del variant
         dataset = tf.data.Dataset.from_tensors(self._batch).repeat()
         return _DatasetRunner(None, dataset, self._samples)
 
-    def prove_step(self, version: Version, kind: Guarantee, budget_s: float) -> Proof:
+    def prove_step(self, variant: Variant, kind: Guarantee, budget_s: float) -> Proof:
         """Never asked: there is no step."""
         raise NotImplementedError("a dataset has no training step")
 

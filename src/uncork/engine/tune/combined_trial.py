@@ -15,76 +15,81 @@ from typing import final
 from uncork.core.base.machine import Machine
 from uncork.core.base.record import replace
 from uncork.core.documents.diagnosis import WorkloadDiagnosis
-from uncork.core.documents.plan import Policy, Step
-from uncork.core.edits.edit import Guarantee, loosest
+from uncork.core.documents.plan import PlanStep, Policy
+from uncork.core.edits.edit import Guarantee, find_loosest_guarantee
 from uncork.core.edits.pipeline import PipelineEdit
-from uncork.optimizations.base.proposal import WORTH_TRYING, Optimization, Proposal, Skipped
-from uncork.training.variant import Version
+from uncork.optimizations.base.proposal import (
+    MIN_PREDICTED_SPEEDUP,
+    Optimization,
+    Proposal,
+    Skipped,
+)
+from uncork.training.variant import Variant
 
 
 @dataclass(frozen=True)
-class Part:
+class CombinedPart:
     """One step among several, proposed on what those before it leave."""
 
     optimization: Optimization
     proposal: Proposal
 
 
-def left_open(step: Step) -> bool:
+def is_inconclusive(step: PlanStep) -> bool:
     """Whether it was tried, promised a gain, and may have one: the noise does not rule it out."""
     if step.outcome != "rejected" or step.proof is not None or step.measured is None:
         return False
     high = step.measured.high
     promised = step.predicted or 1.0
-    return promised >= WORTH_TRYING and (high is None or high >= WORTH_TRYING)
+    return promised >= MIN_PREDICTED_SPEEDUP and (high is None or high >= MIN_PREDICTED_SPEEDUP)
 
 
-def edits_input(proposal: Proposal) -> bool:
+def edits_only_input(proposal: Proposal) -> bool:
     """Whether it changes the input pipeline and nothing else."""
     return all(isinstance(edit, PipelineEdit) for edit in proposal.edits)
 
 
-def parts_of(
-    road: Sequence[Optimization],
-    so_far: tuple[Version, WorkloadDiagnosis],
+def propose_parts(
+    optimizations: Sequence[Optimization],
+    tuning_state: tuple[Variant, WorkloadDiagnosis],
     propose: Callable[[Optimization, WorkloadDiagnosis], Proposal | Skipped],
-    look: Callable[[Version, WorkloadDiagnosis], WorkloadDiagnosis],
-) -> list[Part]:
+    observe: Callable[[Variant, WorkloadDiagnosis], WorkloadDiagnosis],
+) -> list[CombinedPart]:
     """Steps that edit the input, each as it is proposed on what those before it leave.
 
     Args:
-        road: The steps.
-        so_far: What is in force, and its diagnosis.
+        optimizations: The steps.
+        tuning_state: What is in force, and its diagnosis.
         propose: What a step would do, by a diagnosis.
-        look: Diagnoses another version, given what is known of the one before.
+        observe: Diagnoses another version, given what is known of the one before.
     """
-    parts: list[Part] = []
-    version, now = so_far
-    for optimization in road:
+    parts: list[CombinedPart] = []
+    version, now = tuning_state
+    for optimization in optimizations:
         proposal = propose(optimization, now)
-        if isinstance(proposal, Skipped) or not edits_input(proposal):
+        if isinstance(proposal, Skipped) or not edits_only_input(proposal):
             continue
         version = version.with_edits(proposal.edits)
-        parts.append(Part(optimization, proposal))
-        if optimization is not road[-1]:
-            now = look(version, now)
+        parts.append(CombinedPart(optimization, proposal))
+        if optimization is not optimizations[-1]:
+            now = observe(version, now)
     return parts
 
 
 @final
-class Together(Optimization):
+class CombinedOptimization(Optimization):
     """The parts as one step, so that it is measured and proved like any other."""
 
     name = "together"
     stage = "input"
 
-    def __init__(self, parts: Sequence[Part]) -> None:
+    def __init__(self, parts: Sequence[CombinedPart]) -> None:
         self.parts = tuple(parts)
 
     @property
     def guarantee(self) -> Guarantee:  # type: ignore[override]
         """The loosest of theirs."""
-        return loosest(*(part.optimization.guarantee for part in self.parts))
+        return find_loosest_guarantee(*(part.optimization.guarantee for part in self.parts))
 
     def propose(self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy) -> Proposal:
         """All edits in order: those of a later part are meant for what the earlier ones leave."""
@@ -94,15 +99,17 @@ class Together(Optimization):
             edits=tuple(edit for proposal in proposals for edit in proposal.edits),
             predicted=math.prod(proposal.predicted or 1.0 for proposal in proposals),
             at=proposals[0].at,
-            why="; ".join(proposal.why for proposal in proposals),
+            rationale="; ".join(proposal.rationale for proposal in proposals),
         )
 
-    def outcomes(self, step: Step, alone: Sequence[Step]) -> tuple[Step, ...]:
+    def part_outcomes(
+        self, step: PlanStep, single_steps: Sequence[PlanStep]
+    ) -> tuple[PlanStep, ...]:
         """What became of each part.
 
         Args:
             step: What became of them as one.
-            alone: The record of each by itself, in the same order.
+            single_steps: The record of each by itself, in the same order.
         """
         if step.outcome == "kept":
             return tuple(self._kept(step))
@@ -111,10 +118,10 @@ class Together(Optimization):
                 before,
                 reason=f"{before.reason}; together with {self._others(part)}: {step.reason}",
             )
-            for part, before in zip(self.parts, alone, strict=True)
+            for part, before in zip(self.parts, single_steps, strict=True)
         )
 
-    def _kept(self, step: Step) -> Iterator[Step]:
+    def _kept(self, step: PlanStep) -> Iterator[PlanStep]:
         """The last part has the figures of all: none of them was seen to gain that alone."""
         edits = iter(step.edits)
         for part in self.parts:
@@ -123,7 +130,7 @@ class Together(Optimization):
                 step,
                 name=part.optimization.name,
                 stage=part.optimization.stage,
-                reason=f"{proposal.why}; measured together with {self._others(part)}",
+                reason=f"{proposal.rationale}; measured together with {self._others(part)}",
                 edits=tuple(islice(edits, len(proposal.edits))),
                 at=proposal.at,
                 source_edit=proposal.source_edit,
@@ -132,5 +139,5 @@ class Together(Optimization):
                 measured=step.measured if last else None,
             )
 
-    def _others(self, part: Part) -> str:
+    def _others(self, part: CombinedPart) -> str:
         return " and ".join(p.optimization.name for p in self.parts if p is not part)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from uncork.core.base.errors import OutOfMemory
 from uncork.core.base.journal import Journal
-from uncork.core.documents.plan import Policy, Step
-from uncork.core.evidence.batches import TooLarge
+from uncork.core.documents.plan import PlanStep, Policy
+from uncork.core.evidence.batches import MemoryOverflow
 from uncork.engine.fit.fit_subject import FitSubject
 from uncork.engine.subject.subject import Subject
-from uncork.engine.tune.memory_strategies import train_in_parts, train_recomputed
+from uncork.engine.tune.memory_strategies import train_in_parts, train_with_recompute
 
 
-def made_to_fit(
-    subject: Subject, least: int, said: str, policy: Policy, journal: Journal
-) -> tuple[TooLarge, Step]:
+def fit_into_memory(
+    subject: Subject, min_parts: int, error_message: str, policy: Policy, journal: Journal
+) -> tuple[MemoryOverflow, PlanStep]:
     """Let a subject's original be a training that fits into memory, once that is proved.
 
     In parts first: that costs next to no time. Where a part of a batch is not the batch, what its
@@ -21,8 +21,8 @@ def made_to_fit(
 
     Args:
         subject: Runs out of memory as written.
-        least: Fewest parts, or segments, that are tried.
-        said: What it ended with.
+        min_parts: Fewest parts, or segments, that are tried.
+        error_message: What it ended with.
         policy: What may be done.
         journal: Told of each phase.
 
@@ -33,18 +33,18 @@ def made_to_fit(
         OutOfMemory: Nothing helps, with all reasons.
     """
     try:
-        return train_in_parts(subject, least, said, policy, journal)
+        return train_in_parts(subject, min_parts, error_message, policy, journal)
     except OutOfMemory as refused:
         if type(subject) is not FitSubject:
             raise
         in_parts = refused
-    subject.needing(())
+    subject.require_edits(())
     journal.write("phase", f"{in_parts.received}: trying to make activations again"[:300])
     try:
-        return train_recomputed(subject, least, said, policy, journal)
+        return train_with_recompute(subject, min_parts, error_message, policy, journal)
     except OutOfMemory as refused:
-        why = refused.received.removeprefix(f"{said}; ")
-        subject.needing(())
+        why = refused.received.removeprefix(f"{error_message}; ")
+        subject.require_edits(())
         raise OutOfMemory(
             f"{in_parts.received}; nor with activations made again: {why}",
             refused.expected,

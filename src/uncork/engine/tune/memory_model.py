@@ -15,9 +15,13 @@ import tensorflow as tf
 
 from uncork.core.base.errors import OutOfMemory
 from uncork.engine.fit.fit_subject import FitSubject
-from uncork.measure.benchmark.peak_memory import peak_memory
-from uncork.measure.machine.device_memory import forget_peak, limit, peak
-from uncork.measure.machine.probe import available_memory
+from uncork.measure.benchmark.peak_memory import measure_peak_memory
+from uncork.measure.machine.device_memory import (
+    device_limit_bytes,
+    device_peak_bytes,
+    reset_device_peak,
+)
+from uncork.measure.machine.probe import available_memory_bytes
 
 # What TensorFlow, Python and NumPy raise.
 _NO_MEMORY: Final = (tf.errors.ResourceExhaustedError, MemoryError)
@@ -32,11 +36,11 @@ _SAID: Final = "OOM when allocating"
 _SMALLER: Final = "a smaller batch, or a smaller model"
 
 
-def ran_out(error: Exception) -> bool:
+def is_out_of_memory(error: Exception) -> bool:
     """Whether an error says that there was no memory.
 
     Example:
-        >>> ran_out(MemoryError()), ran_out(ValueError("no memory"))
+        >>> is_out_of_memory(MemoryError()), is_out_of_memory(ValueError("no memory"))
         (True, False)
     """
     return isinstance(error, _NO_MEMORY) or (
@@ -44,11 +48,11 @@ def ran_out(error: Exception) -> bool:
     )
 
 
-def said_of(error: BaseException) -> str:
+def out_of_memory_message(error: BaseException) -> str:
     """The line of an error that says what there was no memory for.
 
     Example:
-        >>> said_of(MemoryError("Unable to allocate 3 GiB"))
+        >>> out_of_memory_message(MemoryError("Unable to allocate 3 GiB"))
         'Unable to allocate 3 GiB'
     """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
@@ -57,17 +61,17 @@ def said_of(error: BaseException) -> str:
     return found[max(0, found.find(_SAID)) :].split(" on /job")[0].split(" in file ")[0]
 
 
-def given_up(said: str, why: str) -> OutOfMemory:
+def out_of_memory_error(error_message: str, reason: str) -> OutOfMemory:
     """There is no way to train it."""
-    return OutOfMemory(f"{said}; {why}", "a training that fits into memory", _SMALLER)
+    return OutOfMemory(f"{error_message}; {reason}", "a training that fits into memory", _SMALLER)
 
 
-def on_rows(subject: FitSubject, size: int, memory: Memory) -> dict[int, int]:
+def measure_rows(subject: FitSubject, size: int, memory: MemoryMeter) -> dict[int, int]:
     """What the step as written takes on so many rows, as long as the next is foreseen to fit."""
     taken: dict[int, int] = {}
     rows = max(1, size // _FIRST)
-    while rows < size and foreseen(taken, rows) <= memory.most:
-        used = memory.taken(subject.on_rows(rows).prime)
+    while rows < size and predict_bytes(taken, rows) <= memory.max_bytes:
+        used = memory.measure_peak(subject.runner_on_rows(rows).prime)
         subject.restore()
         if used is None and (taken or rows == 1):
             break
@@ -79,53 +83,53 @@ def on_rows(subject: FitSubject, size: int, memory: Memory) -> dict[int, int]:
     return taken
 
 
-def slope(taken: dict[int, int]) -> float:
+def bytes_per_row(bytes_by_rows: dict[int, int]) -> float:
     """Bytes of each row more, by the last two sizes."""
-    (less, few), (more, many) = sorted(taken.items())[-2:]
+    (less, few), (more, many) = sorted(bytes_by_rows.items())[-2:]
     return max(0.0, (many - few) / (more - less))
 
 
-def foreseen(taken: dict[int, int], rows: int) -> float:
+def predict_bytes(bytes_by_rows: dict[int, int], rows: int) -> float:
     """What so many rows will take, by the last two sizes; nothing where there are none.
 
     Example:
-        >>> foreseen({1: 100, 4: 130}, 16), foreseen({1: 100}, 16)
+        >>> predict_bytes({1: 100, 4: 130}, 16), predict_bytes({1: 100}, 16)
         (250.0, 0.0)
     """
-    if len(taken) < 2:
+    if len(bytes_by_rows) < 2:
         return 0.0
-    last = max(taken)
-    return taken[last] + slope(taken) * (rows - last)
+    last = max(bytes_by_rows)
+    return bytes_by_rows[last] + bytes_per_row(bytes_by_rows) * (rows - last)
 
 
-class Memory:
+class MemoryMeter:
     """Of the device that trains, or of this process where that is the host's.
 
     Attributes:
-        before: What was taken when this was made.
-        most: That may be taken.
+        initial_bytes: What was taken when this was made.
+        max_bytes: That may be taken.
     """
 
     def __init__(self, device: str) -> None:
-        total = limit(device)
+        total = device_limit_bytes(device)
         self._device = device if total else ""
         if total:
-            self.before, self.most = peak(device), _MARGIN * total
+            self.initial_bytes, self.max_bytes = device_peak_bytes(device), _MARGIN * total
         else:
-            self.before = int(psutil.Process().memory_info().rss)
-            self.most = self.before + _MARGIN * available_memory()
+            self.initial_bytes = int(psutil.Process().memory_info().rss)
+            self.max_bytes = self.initial_bytes + _MARGIN * available_memory_bytes()
 
-    def taken(self, run: Callable[[], object]) -> int | None:
+    def measure_peak(self, run: Callable[[], object]) -> int | None:
         """The most while something runs, with all that was taken before; None if it ran out."""
         try:
             if self._device:
-                forget_peak(self._device)
+                reset_device_peak(self._device)
                 run()
-                return peak(self._device)
-            with peak_memory() as found:
+                return device_peak_bytes(self._device)
+            with measure_peak_memory() as found:
                 run()
-            return found.highest
+            return found.total_bytes
         except Exception as error:
-            if ran_out(error):
+            if is_out_of_memory(error):
                 return None
             raise

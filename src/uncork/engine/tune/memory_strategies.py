@@ -20,34 +20,40 @@ from typing import Any, Final
 from uncork.core.base.errors import EditRefused
 from uncork.core.base.journal import Journal
 from uncork.core.base.record import replace
-from uncork.core.documents.plan import Policy, Step
-from uncork.core.edits.edit import loosest
+from uncork.core.documents.plan import PlanStep, Policy
+from uncork.core.edits.edit import find_loosest_guarantee
 from uncork.core.edits.step import StepEdit
-from uncork.core.evidence.batches import TooLarge
+from uncork.core.evidence.batches import MemoryOverflow
 from uncork.engine.fit.fit_subject import FitSubject
 from uncork.engine.subject.subject import Subject
-from uncork.engine.tune.memory_model import Memory, foreseen, given_up, on_rows, slope
+from uncork.engine.tune.memory_model import (
+    MemoryMeter,
+    bytes_per_row,
+    measure_rows,
+    out_of_memory_error,
+    predict_bytes,
+)
 from uncork.optimizations.base.outcomes import record
 from uncork.optimizations.base.proposal import Proposal
-from uncork.optimizations.batch.micro_batches import TrainInParts
-from uncork.optimizations.batch.recompute_activations import RunSegmentsAgain
-from uncork.training.memory.segments import segments_run_again
-from uncork.training.tracing.step_info import device_of
+from uncork.optimizations.batch.micro_batches import MicroBatchesOptimization
+from uncork.optimizations.batch.recompute_activations import RecomputeActivationsOptimization
+from uncork.training.memory.segments import count_recomputed_segments
+from uncork.training.tracing.step_info import step_device
 
 
-def proved_to_fit(
+def prove_fit(
     subject: FitSubject,
-    way: TrainInParts | RunSegmentsAgain,
-    found: TooLarge,
+    optimization: MicroBatchesOptimization | RecomputeActivationsOptimization,
+    memory_overflow: MemoryOverflow,
     policy: Policy,
     journal: Journal,
-) -> Step:
+) -> PlanStep:
     """Let that be a subject's original, once it is proved to be the same training.
 
     Args:
         subject: Runs out of memory as written.
-        way: In which it does not.
-        found: How it fits.
+        optimization: In which it does not.
+        memory_overflow: How it fits.
         policy: What may be done.
         journal: Told what is proved.
 
@@ -57,35 +63,45 @@ def proved_to_fit(
     Raises:
         OutOfMemory: It is another training, or one that the policy does not allow.
     """
-    proposal = way.of(found, subject.workload)
+    proposal = optimization.propose_for(memory_overflow, subject.workload)
     assert isinstance(proposal, Proposal)
-    subject.needing(tuple(edit for edit in proposal.edits if isinstance(edit, StepEdit)))
-    journal.write("phase", f"proving {way.name}: {found.how}, against {found.rows} rows")
+    subject.require_edits(tuple(edit for edit in proposal.edits if isinstance(edit, StepEdit)))
+    journal.write(
+        "phase",
+        f"proving {optimization.name}: {memory_overflow.description}, against "
+        f"{memory_overflow.fitting_rows} rows",
+    )
     try:
-        proof = subject.prove_on_rows(found.rows)
+        proof = subject.prove_on_rows(memory_overflow.fitting_rows)
     except EditRefused as refusal:
-        raise given_up(found.said, refusal.received) from None
+        raise out_of_memory_error(memory_overflow.error_message, refusal.received) from None
     finally:
         subject.restore()
     if not proof.passed:
-        why = f"it is not proved to be the same training {found.how}: {proof.detail}"
-        raise given_up(found.said, why)
-    if loosest(proof.kind, policy.loosest) != policy.loosest:
-        why = f"{found.how} it is {proof.kind}, the policy allows {policy.loosest}"
-        raise given_up(found.said, why)
-    step = record(way, "kept", proposal.why, proposal, proof)
+        why = (
+            f"it is not proved to be the same training {memory_overflow.description}: "
+            f"{proof.detail}"
+        )
+        raise out_of_memory_error(memory_overflow.error_message, why)
+    if find_loosest_guarantee(proof.kind, policy.loosest_guarantee) != policy.loosest_guarantee:
+        why = (
+            f"{memory_overflow.description} it is {proof.kind}, the policy allows "
+            f"{policy.loosest_guarantee}"
+        )
+        raise out_of_memory_error(memory_overflow.error_message, why)
+    step = record(optimization, "kept", proposal.rationale, proposal, proof)
     return replace(step, guarantee=proof.kind, edits=proposal.edits)
 
 
 def train_in_parts(
-    subject: Subject, least: int, said: str, policy: Policy, journal: Journal
-) -> tuple[TooLarge, Step]:
+    subject: Subject, min_parts: int, error_message: str, policy: Policy, journal: Journal
+) -> tuple[MemoryOverflow, PlanStep]:
     """Let a subject's original be the training in parts, once that is proved.
 
     Args:
         subject: Runs out of memory as written.
-        least: Fewest parts that are tried.
-        said: What it ended with.
+        min_parts: Fewest parts that are tried.
+        error_message: What it ended with.
         policy: What may be done.
         journal: Told of each phase.
 
@@ -97,43 +113,47 @@ def train_in_parts(
     """
     size = subject.workload.batch_size
     if type(subject) is not FitSubject or not size or size < 2:
-        raise given_up(said, "its batches are not Keras's to cut")
+        raise out_of_memory_error(error_message, "its batches are not Keras's to cut")
     try:
-        found = _fitting_parts(subject, size, least, said, journal)
+        found = _fitting_parts(subject, size, min_parts, error_message, journal)
     except EditRefused as refusal:
-        raise given_up(said, refusal.received) from None
+        raise out_of_memory_error(error_message, refusal.received) from None
     finally:
         subject.restore()
-    return found, proved_to_fit(subject, TrainInParts(), found, policy, journal)
+    return found, prove_fit(subject, MicroBatchesOptimization(), found, policy, journal)
 
 
 def _fitting_parts(
     subject: FitSubject, size: int, least: int, said: str, journal: Journal
-) -> TooLarge:
-    memory = Memory(device_of(subject.model))
-    subject.runner(subject.original.with_step_edits(TrainInParts.edits(2)))  # or it is refused
+) -> MemoryOverflow:
+    memory = MemoryMeter(step_device(subject.model))
+    subject.runner(
+        subject.original.with_step_edits(MicroBatchesOptimization.edits(2))
+    )  # or it is refused
     journal.write("phase", "measuring the memory that a step takes, on few examples of a batch")
-    taken = on_rows(subject, size, memory)
+    taken = measure_rows(subject, size, memory)
     if not taken:
-        raise given_up(said, "nor is there memory for a step on a single example")
-    parts = max(least, -(-size // _most_rows(taken, size, memory.most)))
+        raise out_of_memory_error(said, "nor is there memory for a step on a single example")
+    parts = max(least, -(-size // _most_rows(taken, size, memory.max_bytes)))
     while True:
         parts = _even(size, parts)
         journal.write("phase", f"training in {parts} parts of {-(-size // parts)} examples")
-        version = subject.original.with_step_edits(TrainInParts.edits(parts))
-        used = memory.taken(subject.resident(version).prime)
-        if used is not None and (used <= memory.most or parts == size):
-            rows, before = max(taken), memory.before
+        version = subject.original.with_step_edits(MicroBatchesOptimization.edits(parts))
+        used = memory.measure_peak(subject.resident_runner(version).prime)
+        if used is not None and (used <= memory.max_bytes or parts == size):
+            rows, before = max(taken), memory.initial_bytes
             rows = next((each for each in sorted(taken) if each >= 4 * parts), rows)
-            return TooLarge(
-                said=said,
-                rows=rows - 1 if rows % parts == 0 and rows > 1 else rows,  # one part is smaller
+            return MemoryOverflow(
+                error_message=said,
+                fitting_rows=rows - 1
+                if rows % parts == 0 and rows > 1
+                else rows,  # one part is smaller
                 parts=parts,
-                bytes=max(0, used - before),
-                rows_bytes=max(0, taken[rows] - before),
+                peak_bytes=max(0, used - before),
+                fitting_rows_peak_bytes=max(0, taken[rows] - before),
             )
         if parts == size:
-            raise given_up(said, "nor is there memory for one example after the other")
+            raise out_of_memory_error(said, "nor is there memory for one example after the other")
         subject.restore()
         parts = min(size, 2 * parts)
 
@@ -141,9 +161,9 @@ def _fitting_parts(
 def _most_rows(taken: dict[int, int], size: int, most: float) -> int:
     """That the line says there is memory for; fewer than all, as these were seen not to fit."""
     last = max(taken)
-    if len(taken) < 2 or not slope(taken):
+    if len(taken) < 2 or not bytes_per_row(taken):
         return last
-    more = int((most - taken[last]) / slope(taken))
+    more = int((most - taken[last]) / bytes_per_row(taken))
     return max(1, min(-(-size // 2), last + more))
 
 
@@ -163,15 +183,15 @@ _MOST: Final = 64
 _PROVED: Final = 8
 
 
-def train_recomputed(
-    subject: Subject, least: int, said: str, policy: Policy, journal: Journal
-) -> tuple[TooLarge, Step]:
+def train_with_recompute(
+    subject: Subject, min_segments: int, error_message: str, policy: Policy, journal: Journal
+) -> tuple[MemoryOverflow, PlanStep]:
     """Let a subject's original be the training whose activations are made again, once proved.
 
     Args:
         subject: Runs out of memory as written.
-        least: Fewest segments that are tried.
-        said: What it ended with.
+        min_segments: Fewest segments that are tried.
+        error_message: What it ended with.
         policy: What may be done.
         journal: Told of each phase.
 
@@ -183,55 +203,61 @@ def train_recomputed(
     """
     size = subject.workload.batch_size
     if type(subject) is not FitSubject or not size or size < 2:
-        raise given_up(said, "its step is not Keras's to change")
+        raise out_of_memory_error(error_message, "its step is not Keras's to change")
     try:
-        found = _fitting_recompute(subject, size, least, said, journal)
+        found = _fitting_recompute(subject, size, min_segments, error_message, journal)
     except EditRefused as refusal:
-        raise given_up(said, refusal.received) from None
+        raise out_of_memory_error(error_message, refusal.received) from None
     finally:
         subject.restore()
-    return found, proved_to_fit(subject, RunSegmentsAgain(), found, policy, journal)
+    return found, prove_fit(subject, RecomputeActivationsOptimization(), found, policy, journal)
 
 
 def _fitting_recompute(
     subject: FitSubject, size: int, least: int, said: str, journal: Journal
-) -> TooLarge:
-    memory = Memory(device_of(subject.model))
-    subject.runner(subject.original.with_step_edits(RunSegmentsAgain.edits(_MOST)))  # or refused
+) -> MemoryOverflow:
+    memory = MemoryMeter(step_device(subject.model))
+    subject.runner(
+        subject.original.with_step_edits(RecomputeActivationsOptimization.edits(_MOST))
+    )  # or refused
     journal.write("phase", "measuring the memory that a step takes, on few examples of a batch")
-    taken = on_rows(subject, size, memory)
+    taken = measure_rows(subject, size, memory)
     if not taken:
-        raise given_up(said, "nor is there memory for a step on a single example")
+        raise out_of_memory_error(said, "nor is there memory for a step on a single example")
     rows = next((each for each in sorted(taken) if each >= _PROVED), max(taken))
     for segments in _numbers(subject.model, least):
-        edits = RunSegmentsAgain.edits(segments)
+        edits = RecomputeActivationsOptimization.edits(segments)
         journal.write("phase", f"running segments again, {segments} of them")
         few = {}
         for each in sorted(taken)[-2:]:
-            used = memory.taken(subject.on_rows(each, edits).prime)
+            used = memory.measure_peak(subject.runner_on_rows(each, edits).prime)
             subject.restore()
             if used is not None:
                 few[each] = used
-        if not few or foreseen(few, size) > memory.most:
+        if not few or predict_bytes(few, size) > memory.max_bytes:
             continue
-        used = memory.taken(subject.resident(subject.original.with_step_edits(edits)).prime)
-        if used is not None and used <= memory.most:
-            return TooLarge(
-                said=said,
-                rows=rows,
+        used = memory.measure_peak(
+            subject.resident_runner(subject.original.with_step_edits(edits)).prime
+        )
+        if used is not None and used <= memory.max_bytes:
+            return MemoryOverflow(
+                error_message=said,
+                fitting_rows=rows,
                 segments=segments,
-                bytes=max(0, used - memory.before),
-                rows_bytes=max(0, taken[rows] - memory.before),
+                peak_bytes=max(0, used - memory.initial_bytes),
+                fitting_rows_peak_bytes=max(0, taken[rows] - memory.initial_bytes),
             )
         subject.restore()
-    raise given_up(said, "in as many segments as it can be cut in, there is no memory either")
+    raise out_of_memory_error(
+        said, "in as many segments as it can be cut in, there is no memory either"
+    )
 
 
 def _numbers(model: Any, least: int) -> Iterator[int]:
     """Of segments, twice as many each time, as long as more are made of the model."""
     segments, before = max(2, least), 0
     while segments <= _MOST:
-        again = segments_run_again(model, segments)
+        again = count_recomputed_segments(model, segments)
         if again > before:
             yield segments
         segments, before = 2 * segments, max(again, before)

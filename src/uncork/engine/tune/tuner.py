@@ -6,38 +6,48 @@ import gc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from uncork.core.base.errors import EditRefused, in_short, told
+from uncork.core.base.errors import EditRefused, describe_error, shorten_list
 from uncork.core.base.measurement import Comparison, Measurement
 from uncork.core.base.record import replace
 from uncork.core.documents.diagnosis import WorkloadDiagnosis
-from uncork.core.documents.plan import Step
+from uncork.core.documents.plan import PlanStep
 from uncork.core.edits.edit import Edit
 from uncork.core.edits.step import StepEdit
 from uncork.engine.diagnose.observe import observe
 from uncork.engine.diagnose.precision_trials import compare_resident
 from uncork.engine.subject import time_budget as seconds
-from uncork.engine.tune.combined_trial import Part, Together, left_open, parts_of
-from uncork.engine.tune.secondary_costs import Apart, apart
-from uncork.engine.tune.tuning_state import Standing, hoped
-from uncork.measure.benchmark.interleave import Trial, interleave, patiently
-from uncork.optimizations.base.outcomes import (
-    KEEP_FROM,
-    figures,
-    not_faster,
-    promising,
-    record,
-    sentence,
+from uncork.engine.tune.combined_trial import (
+    CombinedOptimization,
+    CombinedPart,
+    is_inconclusive,
+    propose_parts,
 )
-from uncork.optimizations.base.proposal import WORTH_TRYING, Optimization, Proposal, Skipped
+from uncork.engine.tune.secondary_costs import SecondaryCost, secondary_cost_of
+from uncork.engine.tune.tuning_state import TuningState, optimistic_gain
+from uncork.measure.benchmark.interleave import Trial, interleave, interleave_until_budget
+from uncork.optimizations.base.outcomes import (
+    MIN_KEPT_SPEEDUP,
+    describe_outcome,
+    format_speedup,
+    is_promising,
+    not_faster_reason,
+    record,
+)
+from uncork.optimizations.base.proposal import (
+    MIN_PREDICTED_SPEEDUP,
+    Optimization,
+    Proposal,
+    Skipped,
+)
 from uncork.rules.judge import judge
-from uncork.training.tracing.xla_support import ops_without_kernel
-from uncork.training.variant import Version
+from uncork.training.tracing.xla_support import missing_kernel_reason
+from uncork.training.variant import Variant
 
 _NO_CHILDREN = "takes a process of its own: tune the script with 'uncork tune'"
 
 
 @dataclass
-class Walk(Standing):
+class Tuner(TuningState):
     """One tuning: what was tried so far, and what comes next.
 
     Attributes:
@@ -45,7 +55,7 @@ class Walk(Standing):
         after_step: Called when a step has its outcome: what was found so far can be saved.
     """
 
-    steps: list[Step] = field(default_factory=list)
+    steps: list[PlanStep] = field(default_factory=list)
     after_step: Callable[[], None] = lambda: None
 
     def run(self) -> None:
@@ -54,7 +64,7 @@ class Walk(Standing):
         What makes another training of it comes last of all: no step can be compared with the
         original's elements or weights from there on.
         """
-        here = [o for o in self.road if not o.in_children]
+        here = [o for o in self.optimizations if not o.needs_own_process]
         others = [o for o in here if o.guarantee != "training"]
         for optimization in others:
             first = self._before(optimization)
@@ -69,17 +79,17 @@ class Walk(Standing):
             if optimization not in others:
                 self._look_at_batches(optimization)
                 self._record(self._try_smaller_and_smaller(optimization))
-        if not self.has_children:
-            for optimization in self.road:
-                if optimization.in_children:
+        if not self.can_start_processes:
+            for optimization in self.optimizations:
+                if optimization.needs_own_process:
                     self._record(record(optimization, "skipped", _NO_CHILDREN))
 
     def _is_tried(self, name: str) -> bool:
         return any(step.name == name for step in self.steps)
 
-    def _record(self, step: Step) -> None:
+    def _record(self, step: PlanStep) -> None:
         self.steps.append(step)
-        self.journal.write("step", sentence(step), payload=step)
+        self.journal.write("step", describe_outcome(step), payload=step)
         self.after_step()
 
     def _look_again(self) -> None:
@@ -89,32 +99,35 @@ class Walk(Standing):
         something else was the bottleneck. Each gets one trial on what is in force now, judged by
         its new figures alone. A step that is kept now stands at the end, where its edits came.
         """
-        by_name = {optimization.name: optimization for optimization in self.road}
+        by_name = {optimization.name: optimization for optimization in self.optimizations}
         unclear = {step: self._expected(step, by_name[step.name]) for step in self.steps}
         for step in sorted(unclear, key=unclear.__getitem__, reverse=True):
-            if unclear[step] < WORTH_TRYING or self.left_s < seconds.PAIRS_S + seconds.TAIL_S:
+            if (
+                unclear[step] < MIN_PREDICTED_SPEEDUP
+                or self.time_left_s < seconds.TRIAL_S + seconds.AFTER_GAIN_S
+            ):
                 return
             again = self._try_carefully(by_name[step.name], again=True)
             if again.outcome != "skipped":
                 self.steps.remove(step)
                 self._record(again)
 
-    def _expected(self, step: Step, optimization: Optimization) -> float:
+    def _expected(self, step: PlanStep, optimization: Optimization) -> float:
         """What a second look at a step may bring; 1 where there is nothing to look for."""
         if step.outcome == "skipped":
-            return hoped(self.proposed(optimization))
-        return step.measured.ratio if step.measured and promising(step) else 1.0
+            return optimistic_gain(self.propose(optimization))
+        return step.measured.ratio if step.measured and is_promising(step) else 1.0
 
-    def _try(self, optimization: Optimization, *, again: bool = False) -> Step:
-        proposal = self.proposed(optimization)
+    def _try(self, optimization: Optimization, *, again: bool = False) -> PlanStep:
+        proposal = self.propose(optimization)
         if not again and not isinstance(proposal, Skipped):
             proposal = self._postponed(optimization, proposal) or proposal
         if isinstance(proposal, Skipped):
             return record(optimization, "skipped", proposal.reason)
         return self._attempt(optimization, proposal, again=again)
 
-    def _attempt(self, optimization: Optimization, proposal: Proposal, *, again: bool) -> Step:
-        self.journal.write("phase", f"trying {optimization.name}: {proposal.why}")
+    def _attempt(self, optimization: Optimization, proposal: Proposal, *, again: bool) -> PlanStep:
+        self.journal.write("phase", f"trying {optimization.name}: {proposal.rationale}")
         try:
             return self._trial(optimization, proposal, again)
         except EditRefused as refusal:
@@ -122,7 +135,11 @@ class Walk(Standing):
         except (KeyboardInterrupt, SystemExit, GeneratorExit):
             raise
         except Exception as error:  # a trial that breaks must not take the tuning with it
-            why = self.subject.out_of_data() or ops_without_kernel(error) or told(error)
+            why = (
+                self.subject.end_of_data_reason()
+                or missing_kernel_reason(error)
+                or describe_error(error)
+            )
             return record(optimization, "failed", why, proposal)
         finally:
             self.subject.restore()
@@ -131,66 +148,71 @@ class Walk(Standing):
 
     def _try_together(self) -> None:
         """Of what noise left open one by one, all steps that edit the input, as one."""
-        tried = {step.name: step for step in self.steps if left_open(step)}
+        tried = {step.name: step for step in self.steps if is_inconclusive(step)}
         if (
             len(tried) < 2
-            or self.left_s < seconds.PAIRS_S + seconds.TAIL_S + len(tried) * seconds.BETWEEN_S
+            or self.time_left_s
+            < seconds.TRIAL_S + seconds.AFTER_GAIN_S + len(tried) * seconds.COMBINED_OBSERVATION_S
         ):
             return
-        together = Together(self._parts([o for o in self.road if o.name in tried]))
+        together = CombinedOptimization(
+            self._parts([o for o in self.optimizations if o.name in tried])
+        )
         if len(together.parts) < 2:
             return
-        proposal = together.propose(self.now, self.machine, self.policy)
+        proposal = together.propose(self.diagnosis, self.machine, self.policy)
         step = self._attempt(together, proposal, again=True)
         befores = [tried[part.optimization.name] for part in together.parts]
-        found = together.outcomes(step, befores)
+        found = together.part_outcomes(step, befores)
         # All at once: of what is kept together no part may be in force unrecorded.
         self.steps[:] = [*(each for each in self.steps if each not in befores), *found]
         for each in found:
-            self.journal.write("step", sentence(each), payload=each)
+            self.journal.write("step", describe_outcome(each), payload=each)
         self.after_step()
 
-    def _parts(self, road: Sequence[Optimization]) -> list[Part]:
+    def _parts(self, road: Sequence[Optimization]) -> list[CombinedPart]:
         """Each as it is proposed on what those before it leave."""
         try:
-            return parts_of(
+            return propose_parts(
                 road,
-                (self.version, self.now),
+                (self.variant, self.diagnosis),
                 lambda optimization, now: optimization.propose(now, self.machine, self.policy),
                 self._look,
             )
         except Exception as error:  # as of a trial: it must not take the tuning with it
-            self.journal.write("phase", f"not tried together: {told(error)}")
+            self.journal.write("phase", f"not tried together: {describe_error(error)}")
             return []
         finally:
             self.subject.restore()
             gc.collect()
 
-    def _trial(self, optimization: Optimization, proposal: Proposal, again: bool) -> Step:
+    def _trial(self, optimization: Optimization, proposal: Proposal, again: bool) -> PlanStep:
         """Speed first: it is the cheaper question, and most candidates fail it."""
-        candidate = self.version.with_edits(proposal.edits)
+        candidate = self.variant.with_edits(proposal.edits)
         alone = self._alone(candidate, proposal)
         if alone is not None:
-            predicted = self.now.with_step_faster(alone.ratio)
+            predicted = self.diagnosis.speedup_with_faster_step(alone.ratio)
             proposal = replace(proposal, predicted=predicted)
-            if predicted < WORTH_TRYING:
-                reason = f"on a resident batch {figures(alone)}"
+            if predicted < MIN_PREDICTED_SPEEDUP:
+                reason = f"on a resident batch {format_speedup(alone)}"
                 return record(optimization, "rejected", reason, proposal)
         trial = self._measure(candidate, None if again else self._better_s(optimization, proposal))
-        found, part = trial.comparison, apart(self.version, candidate, self.now)
+        found, part = trial.comparison, secondary_cost_of(self.variant, candidate, self.diagnosis)
         if part is not None:
-            self.now = part.looked_at(self.now, trial.base.samples_per_s, edited=False)
-            found = part.of_whole(self.now, found)
+            self.diagnosis = part.update_diagnosis(
+                self.diagnosis, trial.base.samples_per_s, edited=False
+            )
+            found = part.scale_to_whole(self.diagnosis, found)
         if found.verdict != "faster":
-            return record(optimization, "rejected", not_faster(found), proposal, None, found)
+            return record(optimization, "rejected", not_faster_reason(found), proposal, None, found)
         promise = f"proving {optimization.name}: {optimization.guarantee}"
-        self.journal.write("phase", f"{figures(found)}; {promise}")
+        self.journal.write("phase", f"{format_speedup(found)}; {promise}")
         proof = self._promises.prove(
             candidate,
             optimization,
             proposal,
             part=part,
-            left_s=self.left_s - seconds.TAIL_S,
+            time_left_s=self.time_left_s - seconds.AFTER_GAIN_S,
         )
         if not proof.passed:
             reason = f"not proven: {proof.detail}"
@@ -200,40 +222,44 @@ class Walk(Standing):
             self._keep_part(part, candidate, trial.candidate)
         else:
             edits = self._keep(candidate, trial.candidate)
-        kept = record(optimization, "kept", proposal.why, proposal, proof, found)
-        speed = self.now.measurement.samples_per_s
-        graphs = self.subject.graphs(self.version)
-        return replace(kept, guarantee=proof.kind, edits=edits, samples_per_s=speed, graphs=graphs)
+        kept = record(optimization, "kept", proposal.rationale, proposal, proof, found)
+        speed = self.diagnosis.measurement.samples_per_s
+        graphs = self.subject.graph_digests(self.variant)
+        return replace(
+            kept, guarantee=proof.kind, edits=edits, samples_per_s=speed, graph_digests=graphs
+        )
 
-    def _at_least(self, part: Apart | None) -> float:
+    def _at_least(self, part: SecondaryCost | None) -> float:
         """The smallest ratio worth keeping: what is no step gains only its part."""
-        return part.at_least(self.now, KEEP_FROM) if part else KEEP_FROM
+        return part.min_ratio(self.diagnosis, MIN_KEPT_SPEEDUP) if part else MIN_KEPT_SPEEDUP
 
-    def _try_carefully(self, optimization: Optimization, *, again: bool = False) -> Step:
+    def _try_carefully(self, optimization: Optimization, *, again: bool = False) -> PlanStep:
         """A lower precision that harms the training may do so in a few layers only."""
-        before, step = self.proposed(optimization), self._try(optimization, again=again)
-        work = self.now.workload
-        others = set(work.sensitive_layers) - set(work.random_layers)
-        if step.proof is None or not step.proof.harmed or not others:
+        before, step = self.propose(optimization), self._try(optimization, again=again)
+        work = self.diagnosis.workload
+        others = set(work.precision_sensitive_layers) - set(work.random_layers)
+        if step.proof is None or not step.proof.is_disproved or not others:
             return step
-        self.now = replace(self.now, workload=replace(work, careful=True))
-        proposal = self.proposed(optimization)
-        time_left = self.left_s >= seconds.PAIRS_S + seconds.TAIL_S
+        self.diagnosis = replace(
+            self.diagnosis, workload=replace(work, is_precision_conservative=True)
+        )
+        proposal = self.propose(optimization)
+        time_left = self.time_left_s >= seconds.TRIAL_S + seconds.AFTER_GAIN_S
         if time_left and proposal != before and not isinstance(proposal, Skipped):
             careful = self._attempt(optimization, proposal, again=again)
             if careful.outcome == "kept":
                 return careful
-            named = f"with {in_short(work.sensitive_layers)} in float32"
+            named = f"with {shorten_list(work.precision_sensitive_layers)} in float32"
             step = replace(step, reason=f"{step.reason}; {named}: {careful.reason}")
-        self.now = replace(self.now, workload=work)
+        self.diagnosis = replace(self.diagnosis, workload=work)
         return step
 
-    def _try_smaller_and_smaller(self, optimization: Optimization) -> Step:
+    def _try_smaller_and_smaller(self, optimization: Optimization) -> PlanStep:
         """A larger batch that is not proved may be too large only."""
         step = self._try(optimization)
         while step.proof is not None and not step.proof.passed:
-            tried = [size for size in self.now.batch_sizes if size.holds]
-            self.now = replace(self.now, batch_sizes=tuple(tried[:-1]))
+            tried = [size for size in self.diagnosis.batch_size_trials if size.is_within_noise]
+            self.diagnosis = replace(self.diagnosis, batch_size_trials=tuple(tried[:-1]))
             again = self._try(optimization)
             if again.outcome == "skipped":
                 return step
@@ -244,73 +270,82 @@ class Walk(Standing):
         """Takes a while, so it is done only with consent, and for what is in force now."""
         if self._not_allowed(optimization) is not None:
             return
-        spare_s = self.left_s - seconds.PAIRS_S - seconds.TAIL_S - seconds.TRAINING_S
-        if spare_s < seconds.LEAST_BATCHES_S:
+        spare_s = (
+            self.time_left_s - seconds.TRIAL_S - seconds.AFTER_GAIN_S - seconds.TRAINING_PROOF_S
+        )
+        if spare_s < seconds.MIN_LARGER_BATCHES_S:
             return
         self.journal.write("phase", "training on larger batches, to see what they are worth")
         try:
-            sizes = self.subject.batch_sizes(self.version, min(seconds.BATCHES_S, spare_s))
-            self.now = replace(self.now, batch_sizes=sizes)
+            sizes = self.subject.measure_batch_sizes(
+                self.variant, min(seconds.LARGER_BATCHES_S, spare_s)
+            )
+            self.diagnosis = replace(self.diagnosis, batch_size_trials=sizes)
         except Exception as error:  # as of a trial: it must not take the tuning with it
-            self.journal.write("phase", f"no larger batch was tried: {told(error)}")
+            self.journal.write("phase", f"no larger batch was tried: {describe_error(error)}")
         finally:
             self.subject.restore()
 
-    def _alone(self, candidate: Version, proposal: Proposal) -> Comparison | None:
+    def _alone(self, candidate: Variant, proposal: Proposal) -> Comparison | None:
         """What a step edit does where noise is least, if nothing measured so far tells."""
         if proposal.predicted or not all(isinstance(e, StepEdit) for e in proposal.edits):
             return None
-        return compare_resident(self.subject, self.version, candidate, seconds.RESIDENT_BLOCK_S)
+        return compare_resident(self.subject, self.variant, candidate, seconds.RESIDENT_BLOCK_S)
 
-    def _measure(self, candidate: Version, better_s: float | None) -> Trial:
+    def _measure(self, candidate: Variant, better_s: float | None) -> Trial:
         """Patiently, but for what is kept for better steps; at a second look for nothing."""
-        part, versions = apart(self.version, candidate, self.now), (self.version, candidate)
+        part, versions = (
+            secondary_cost_of(self.variant, candidate, self.diagnosis),
+            (self.variant, candidate),
+        )
         if part is None:
             base, runner = (self.subject.runner(version) for version in versions)
         else:
             base, runner = (part.runner(self.subject, version) for version in versions)
         runner.prime()
         base.prime()
-        block_s, left_s = seconds.block_s(self.now), self.left_s
-        at_least, spare_s = self._at_least(part), left_s - seconds.TAIL_S
+        block_s, left_s = seconds.block_s(self.diagnosis), self.time_left_s
+        at_least, spare_s = self._at_least(part), left_s - seconds.AFTER_GAIN_S
         if better_s is None:
-            return patiently(base, runner, block_s=block_s, budget_s=spare_s, at_least=at_least)
+            return interleave_until_budget(
+                base, runner, block_s=block_s, budget_s=spare_s, min_ratio=at_least
+            )
         return interleave(
             base,
             runner,
             block_s=block_s,
-            budget_s=min(seconds.PAIRS_S, left_s),
-            patience_s=spare_s - better_s,
-            at_least=at_least,
+            budget_s=min(seconds.TRIAL_S, left_s),
+            max_extended_s=spare_s - better_s,
+            min_ratio=at_least,
         )
 
-    def _keep(self, candidate: Version, measured: Measurement) -> tuple[Edit, ...]:
+    def _keep(self, candidate: Variant, measured: Measurement) -> tuple[Edit, ...]:
         """Go on from the candidate; the bottleneck may now be elsewhere, so look anew."""
-        edits = candidate.edits[len(self.version.edits) :]
-        loader = candidate.loader[len(self.version.loader) :]
-        step = candidate.step[len(self.version.step) :]
+        edits = candidate.pipeline_edits[len(self.variant.pipeline_edits) :]
+        loader = candidate.loader_edits[len(self.variant.loader_edits) :]
+        step = candidate.step_edits[len(self.variant.step_edits) :]
         self.subject.restore()
         now = observe(
             self.subject,
             self.machine,
             self.journal,
-            version=candidate,
-            measured=measured,
-            known=self.now,
+            variant=candidate,
+            measurement=measured,
+            earlier=self.diagnosis,
         )
         # Only now: what breaks or is interrupted while looking must not be in force unrecorded.
-        self.version, self.now = candidate, now
+        self.variant, self.diagnosis = candidate, now
         return (*edits, *loader, *step)
 
-    def _look(self, version: Version, now: WorkloadDiagnosis) -> WorkloadDiagnosis:
+    def _look(self, version: Variant, now: WorkloadDiagnosis) -> WorkloadDiagnosis:
         work = self.subject, self.machine, self.journal
-        return observe(*work, version=version, known=now, budget_s=seconds.BETWEEN_S)
+        return observe(*work, variant=version, earlier=now, budget_s=seconds.COMBINED_OBSERVATION_S)
 
-    def _keep_part(self, part: Apart, candidate: Version, measured: Measurement) -> None:
+    def _keep_part(self, part: SecondaryCost, candidate: Variant, measured: Measurement) -> None:
         """Where nothing of the training's steps has changed, there is nothing to look at anew."""
-        if part.is_beside:
-            now = part.looked_at(self.now, measured.samples_per_s, edited=True)
-            self.version, self.now = candidate, judge(now, self.machine)
+        if part.leaves_steps_unchanged:
+            now = part.update_diagnosis(self.diagnosis, measured.samples_per_s, edited=True)
+            self.variant, self.diagnosis = candidate, judge(now, self.machine)
         else:
             self.subject.restore()
-            self.version, self.now = candidate, self._look(candidate, self.now)
+            self.variant, self.diagnosis = candidate, self._look(candidate, self.diagnosis)

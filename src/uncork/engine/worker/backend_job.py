@@ -14,24 +14,24 @@ from uncork.core.base.errors import NothingToMeasure
 from uncork.core.base.journal import Journal
 from uncork.core.base.machine import Machine
 from uncork.core.base.record import replace
-from uncork.core.documents.job import Confirmation, Job, ProcessTrial, Result
+from uncork.core.documents.job import Confirmation, Job, JobResult, ProcessTrial
 from uncork.core.documents.plan import Plan, Proof
-from uncork.engine.apply.plan_listener import Running
+from uncork.engine.apply.plan_listener import PlanListener
 from uncork.engine.subject.subject import Subject
-from uncork.engine.worker.job_listener import Trial
+from uncork.engine.worker.job_listener import JobListener
 from uncork.measure.benchmark.interleave import summarize
-from uncork.measure.machine.devices import machine as this_machine
-from uncork.training.run.timed_fit import Timed, timed_fit
-from uncork.training.state.arrays import Replay
-from uncork.training.state.loss_value import told_loss
-from uncork.verify.criteria.precision import NO_LOSS, WINDOWS, prove_precision
-from uncork.verify.provers.handover import HandedFit
+from uncork.measure.machine.devices import detect_machine as this_machine
+from uncork.training.run.timed_fit import FitTiming, time_fit
+from uncork.training.state.arrays import ReplayResult
+from uncork.training.state.loss_value import find_logged_loss
+from uncork.verify.criteria.precision import LOSS_WINDOWS, NO_LOSS_REASON, prove_precision
+from uncork.verify.provers.handover import FitHandover
 
 _BLOCKS: Final = 4
 _BLOCK_S: Final = 1.0
 
 
-class OnAnotherBackend(Trial):
+class BackendJob(JobListener):
     """Acts on the ``fit`` that a plan was made for, in a process that was started on the backend.
 
     Args:
@@ -49,19 +49,26 @@ class OnAnotherBackend(Trial):
 
     def fit(self, call: FitCall) -> Any:
         """Let earlier ones happen; prove and time the one that is meant."""
-        if call.index != self.job.training:
+        if call.index != self.job.training_index:
             return call.original(**call.arguments)
-        arguments = {**call.arguments, "x": Running(self._plan, strict=True).data(call)}
+        arguments = {
+            **call.arguments,
+            "x": PlanListener(self._plan, strict=True).training_data(call),
+        }
         proof = None
-        if self.job.hand_over is not None:
-            proof = proved(call.model, HandedFit.read(Path(self.job.hand_over)))
-        self._done(_result(self._timed(call, arguments), proof))
+        if self.job.handover_path is not None:
+            proof = prove_backend(call.model, FitHandover.read(Path(self.job.handover_path)))
+        self._finish_with(_result(self._timed(call, arguments), proof))
         raise StopScript
 
-    def _timed(self, call: FitCall, arguments: dict[str, Any]) -> Timed:
+    def _timed(self, call: FitCall, arguments: dict[str, Any]) -> FitTiming:
         samples = float(self._plan.before.workload.batch_size or 1)
-        found = timed_fit(
-            call.original, arguments, samples=samples, blocks=_BLOCKS, block_s=_BLOCK_S
+        found = time_fit(
+            call.original,
+            arguments,
+            samples_per_step=samples,
+            block_count=_BLOCKS,
+            block_s=_BLOCK_S,
         )
         if not found.blocks:
             raise NothingToMeasure(
@@ -69,40 +76,42 @@ class OnAnotherBackend(Trial):
             )
         return found
 
-    def work(self, subject: Subject, machine: Machine) -> Result:
+    def run_on(self, subject: Subject, machine: Machine) -> JobResult:
         """There is no subject: what looks into a step is made for TensorFlow's."""
         raise NotImplementedError
 
 
-def proved(model: Any, handed: HandedFit) -> Proof:
+def prove_backend(model: Any, handover: FitHandover) -> Proof:
     """Train from the same state over the same batches in the same orders; compare the losses."""
-    if not handed.orders:
-        return Proof(kind="resampled", passed=False, detail=NO_LOSS)
-    originals = [Replay(losses=losses, weights=[]) for losses in handed.losses]
-    candidates = [Replay(_losses(model, handed, order), weights=[]) for order in handed.orders]
-    found = prove_precision(originals, candidates, len(handed.orders[0]))
+    if not handover.orders:
+        return Proof(kind="resampled", passed=False, detail=NO_LOSS_REASON)
+    originals = [ReplayResult(losses=losses, weights=[]) for losses in handover.losses]
+    candidates = [
+        ReplayResult(_losses(model, handover, order), weights=[]) for order in handover.orders
+    ]
+    found = prove_precision(originals, candidates, len(handover.orders[0]))
     return replace(found, kind="resampled")
 
 
-def _losses(model: Any, handed: HandedFit, order: list[int]) -> tuple[float, ...]:
+def _losses(model: Any, handed: FitHandover, order: list[int]) -> tuple[float, ...]:
     model.set_weights(handed.weights)
     if not model.optimizer.built:
         model.optimizer.build(model.trainable_variables)
-    for variable, value in zip(model.optimizer.variables, handed.optimizer, strict=True):
+    for variable, value in zip(model.optimizer.variables, handed.optimizer_variables, strict=True):
         variable.assign(value)
     losses = []
     for index in order:
         model.reset_metrics()
         batch = keras.utils.unpack_x_y_sample_weight(handed.batches[index])
-        losses.append(told_loss(model.train_on_batch(*batch, return_dict=True))[1])
-    length = len(order) // WINDOWS
-    parts = (losses[k * length : (k + 1) * length] for k in range(WINDOWS))
+        losses.append(find_logged_loss(model.train_on_batch(*batch, return_dict=True))[1])
+    length = len(order) // LOSS_WINDOWS
+    parts = (losses[k * length : (k + 1) * length] for k in range(LOSS_WINDOWS))
     return tuple(statistics.fmean(part) for part in parts)
 
 
-def _result(timed: Timed, proof: Proof | None) -> Result:
+def _result(timed: FitTiming, proof: Proof | None) -> JobResult:
     machine, measured = this_machine(), summarize(timed.blocks)
     if proof is None:
         confirmation = Confirmation(measurement=measured, first_epoch_s=timed.first_epoch_s)
-        return Result(machine=machine, confirmation=confirmation)
-    return Result(machine=machine, elsewhere=ProcessTrial(measurement=measured, proof=proof))
+        return JobResult(machine=machine, confirmation=confirmation)
+    return JobResult(machine=machine, process_trial=ProcessTrial(measurement=measured, proof=proof))

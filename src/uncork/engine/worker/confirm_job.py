@@ -13,20 +13,20 @@ from typing import Final
 from uncork.core.base.journal import Journal
 from uncork.core.base.machine import Machine
 from uncork.core.base.record import replace
-from uncork.core.documents.job import FIRST_EPOCH_S, Confirmation, Job, Result
+from uncork.core.documents.job import MAX_FIRST_EPOCH_S, Confirmation, Job, JobResult
 from uncork.core.documents.plan import Plan
 from uncork.engine.subject.subject import Subject
-from uncork.engine.worker.job_listener import Trial
-from uncork.measure.benchmark.interleave import in_turn, summarize
+from uncork.engine.worker.job_listener import JobListener
+from uncork.measure.benchmark.interleave import measure_blocks_interleaved, summarize
 from uncork.pipeline.runtime.cache_fill import fill_caches
-from uncork.training.variant import Version, VersionRunner
+from uncork.training.variant import Variant, VariantRunner
 
 _CONFIRM_BLOCK_S: Final = 1.0
 _CONFIRM_ROUNDS: Final = 3
 _CEILING_ROUNDS: Final = 2
 
 
-class Confirming(Trial):
+class ConfirmJob(JobListener):
     """Measure one version in a fresh process: the script as it is, or with a plan's edits."""
 
     wants_source_lines = False
@@ -35,7 +35,7 @@ class Confirming(Trial):
         super().__init__(job, journal, scratch)
         self._plan = plan
 
-    def work(self, subject: Subject, machine: Machine) -> Result:
+    def run_on(self, subject: Subject, machine: Machine) -> JobResult:
         """First epoch from cold, then the steady state, one block after the other.
 
         Nothing runs in between: a pipeline that stands still for a while is another one for
@@ -44,43 +44,47 @@ class Confirming(Trial):
         version = self._version(subject)
         runner, first_epoch_s, filling_s = self._begun(subject, version)
         runner.prime()
-        (blocks,) = in_turn([runner], block_s=_CONFIRM_BLOCK_S, rounds=_CONFIRM_ROUNDS)
+        (blocks,) = measure_blocks_interleaved(
+            [runner], block_s=_CONFIRM_BLOCK_S, rounds=_CONFIRM_ROUNDS
+        )
         confirmation = Confirmation(
             measurement=summarize(blocks),
-            of_ceiling=None if self._plan is None else _of_ceiling(subject, version, runner),
+            ceiling_share=None if self._plan is None else _of_ceiling(subject, version, runner),
             first_epoch_s=first_epoch_s,
-            filling_s=filling_s,
+            cache_fill_s=filling_s,
             validation_s=self._validation_s(subject, version),
         )
-        return Result(machine=machine, confirmation=confirmation)
+        return JobResult(machine=machine, confirmation=confirmation)
 
     def _begun(
-        self, subject: Subject, version: Version
-    ) -> tuple[VersionRunner, float | None, float | None]:
+        self, subject: Subject, version: Variant
+    ) -> tuple[VariantRunner, float | None, float | None]:
         """What runs the version, its first epoch, and what filling its caches takes."""
-        is_first = self.job.first_epoch_s >= FIRST_EPOCH_S  # others only warm up
-        subject.whole = is_first
+        is_first = self.job.max_first_epoch_s >= MAX_FIRST_EPOCH_S  # others only warm up
+        subject.use_all_data = is_first
         runner = subject.runner(version)
-        first_epoch_s = runner.first_epoch(self.job.first_epoch_s)
-        subject.whole = self.job.whole or (is_first and first_epoch_s is not None)
-        part = subject.on_part(version)
-        if part is version or part.pipeline is None or subject.shorter is None:
+        first_epoch_s = runner.first_epoch(self.job.max_first_epoch_s)
+        subject.use_all_data = self.job.is_full_cache_fill or (
+            is_first and first_epoch_s is not None
+        )
+        part = subject.with_less_data(version)
+        if part is version or part.pipeline is None or subject.data_subset is None:
             return runner, first_epoch_s, None
         if not is_first:
             return runner, None, None
         runner = subject.runner(version)
         begin = time.perf_counter()
         fill_caches(part.pipeline)
-        return runner, None, (time.perf_counter() - begin) / subject.shorter.share(version)
+        return runner, None, (time.perf_counter() - begin) / subject.data_subset.kept_share(version)
 
-    def _validation_s(self, subject: Subject, version: Version) -> float | None:
+    def _validation_s(self, subject: Subject, version: Variant) -> float | None:
         """The figures of the training are there: whatever a validation does, it leaves them."""
-        if self.job.validates:
+        if self.job.has_validation:
             with suppress(Exception):
                 return subject.validation_s(version)
         return None
 
-    def _version(self, subject: Subject) -> Version:
+    def _version(self, subject: Subject) -> Variant:
         if self._plan is None:
             return subject.original
         version = subject.original.with_pipeline_edits(self._plan.pipeline_edits)
@@ -89,12 +93,14 @@ class Confirming(Trial):
         return version.with_step_edits(self._plan.step_edits)
 
 
-def _of_ceiling(subject: Subject, version: Version, runner: VersionRunner) -> float:
+def _of_ceiling(subject: Subject, version: Variant, runner: VariantRunner) -> float:
     """Its speed over that of its step on a resident batch, in turn: what is left to win."""
-    resident = subject.resident(version)
+    resident = subject.resident_runner(version)
     resident.prime()
     runners = [runner, resident]
-    ours, theirs = in_turn(runners, block_s=_CONFIRM_BLOCK_S, rounds=_CEILING_ROUNDS)
+    ours, theirs = measure_blocks_interleaved(
+        runners, block_s=_CONFIRM_BLOCK_S, rounds=_CEILING_ROUNDS
+    )
     pairs = zip(ours, theirs, strict=True)
     return statistics.median(b.samples_per_s / r.samples_per_s for b, r in pairs)
 
@@ -103,14 +109,17 @@ def _of_ceiling(subject: Subject, version: Version, runner: VersionRunner) -> fl
 _MOMENT_S: Final = 1.0
 
 
-class Checking(Confirming):
+class CheckJob(ConfirmJob):
     """Let one version train a little, and hand back what it trained."""
 
-    def work(self, subject: Subject, machine: Machine) -> Result:
+    def run_on(self, subject: Subject, machine: Machine) -> JobResult:
         """A moment of its first epoch, from cold."""
         version = self._version(subject)
         subject.runner(version).first_epoch(_MOMENT_S)
         with suppress(Exception):  # of a loop's own step something is known once it was looked for
             subject.untraced_s(_MOMENT_S / 10)
         digest = version.pipeline.digest if version.pipeline else ""
-        return Result(machine=machine, trained=replace(subject.seen(), pipeline=digest))
+        return JobResult(
+            machine=machine,
+            trained_workload=replace(subject.observed_workload(), pipeline_digest=digest),
+        )

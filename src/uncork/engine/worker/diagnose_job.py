@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from uncork.core.base.errors import told
+from uncork.core.base.errors import describe_error
 from uncork.core.base.machine import Machine
 from uncork.core.base.record import replace
-from uncork.core.documents.job import Result
+from uncork.core.documents.job import JobResult
 from uncork.engine.diagnose.observe import observe, with_epoch_hooks
 from uncork.engine.subject.subject import Subject
-from uncork.engine.worker.job_listener import Trial
-from uncork.measure.benchmark.step_trace import trace_into
-from uncork.measure.benchmark.timed_block import clock_s
+from uncork.engine.worker.job_listener import JobListener
+from uncork.measure.benchmark.step_trace import write_trace
+from uncork.measure.benchmark.timed_block import timing_overhead_s
 
 # Steps, and the bounds of what they may take in seconds: a trace grows by megabytes a second.
 _STEPS: Final = 30
@@ -23,7 +23,7 @@ _SHORTEST_S: Final = 0.2
 _LONGEST_S: Final = 3.0
 
 
-def keep_timeline(subject: Subject, folder: str, step_s: float) -> str | None:
+def record_timeline(subject: Subject, folder: str, step_s: float) -> str | None:
     """Trace some steps of the original, its input and all.
 
     Args:
@@ -38,26 +38,26 @@ def keep_timeline(subject: Subject, folder: str, step_s: float) -> str | None:
     try:
         runner = subject.runner(subject.original)
         runner.prime()
-        trace_into(folder, lambda: runner.block(seconds))
+        write_trace(folder, lambda: runner.block(seconds))
     except Exception as error:  # a script that profiles itself, a full disk: the figures stand
-        return f"no timeline was kept: {told(error)}"
+        return f"no timeline was kept: {describe_error(error)}"
     return None
 
 
-class Diagnosing(Trial):
+class DiagnoseJob(JobListener):
     """Measure, explain, stop."""
 
-    takes_any_loop = True
+    accepts_any_loop = True
 
-    def work(self, subject: Subject, machine: Machine) -> Result:
+    def run_on(self, subject: Subject, machine: Machine) -> JobResult:
         """One diagnosis of the training as it is."""
         before = observe(subject, machine, self.journal, budget_s=self.job.policy.budget_s)
-        share = clock_s() / before.step_s
-        if self.job.timeline is not None:
+        share = timing_overhead_s() / before.step_s
+        if self.job.timeline_folder is not None:
             self.journal.write("phase", "keeping a timeline of some steps")
-            missing = keep_timeline(subject, self.job.timeline, before.step_s)
+            missing = record_timeline(subject, self.job.timeline_folder, before.step_s)
             if missing:  # first: it was asked for, and only some notes are shown
                 before = replace(before, notes=(missing, *before.notes))
-        found = Result(machine=machine, before=before, overhead_share=share)
-        self._done(found)  # whatever the hooks of a callback do to this process
+        found = JobResult(machine=machine, before=before, overhead_step_share=share)
+        self._finish_with(found)  # whatever the hooks of a callback do to this process
         return replace(found, before=with_epoch_hooks(subject, before, machine))

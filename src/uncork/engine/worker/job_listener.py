@@ -14,45 +14,53 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-from uncork.capture.base.listener import FitCall, LoopCall, PassThrough, StepCall
+from uncork.capture.base.listener import FitCall, LoopCall, PassThroughListener, StepCall
 from uncork.capture.base.stop import StopScript
-from uncork.capture.hooks.dataset_arguments import datasets_in
-from uncork.capture.sandbox.file_backup import OwnFiles
+from uncork.capture.hooks.dataset_arguments import find_datasets
+from uncork.capture.sandbox.file_backup import FileBackup
 from uncork.core.base.errors import NothingToMeasure
 from uncork.core.base.journal import Journal
 from uncork.core.base.machine import Machine
 from uncork.core.base.record import replace, to_json, write_atomically
-from uncork.core.documents.job import Job, Result
+from uncork.core.documents.job import Job, JobResult
 from uncork.core.documents.workload import Workload
 from uncork.engine.fit.fit_subject import FitSubject
 from uncork.engine.fit.repeated_fit import (
-    LEAST_CALLS,
-    Calls,
+    MIN_LOOP_CALLS,
+    FitCallCounter,
     RepeatedFitSubject,
+    has_array_data,
     has_few_steps,
-    is_of_arrays,
 )
-from uncork.engine.loop.dataset_loop_subject import LoopSubject
-from uncork.engine.loop.epoch_function_subject import EpochSubject, dataset_of
-from uncork.engine.loop.loop_driver import run_beside
+from uncork.engine.loop.dataset_loop_subject import DatasetLoopSubject
+from uncork.engine.loop.epoch_function_subject import EpochFunctionSubject, single_dataset_of
+from uncork.engine.loop.loop_driver import run_engine_thread
 from uncork.engine.loop.step_arguments import arguments_of
-from uncork.engine.loop.step_lookup import eager_step, step_around
+from uncork.engine.loop.step_lookup import find_step_around, intercept_eager_step
 from uncork.engine.loop.step_loop_subject import StepLoopSubject
 from uncork.engine.process.cluster_guard import refuse_cluster
 from uncork.engine.process.reached_trainings import does_real_work
 from uncork.engine.subject.subject import Subject
-from uncork.engine.subject.workload_summary import brief_of_fit, brief_of_loop, brief_of_steps
-from uncork.engine.tune.memory_model import ran_out, said_of
-from uncork.measure.machine.devices import machine as this_machine
-from uncork.measure.machine.devices import processes_of_cluster
-from uncork.pycode.frames.enclosing_loops import LoopLines, made_anew, passes
-from uncork.training.input.generator_stream import read_on
+from uncork.engine.subject.workload_summary import (
+    summarize_fit,
+    summarize_loop,
+    summarize_step_loop,
+)
+from uncork.engine.tune.memory_model import is_out_of_memory, out_of_memory_message
+from uncork.measure.machine.devices import cluster_process_count
+from uncork.measure.machine.devices import detect_machine as this_machine
+from uncork.pycode.frames.enclosing_loops import (
+    LoopExitDetector,
+    count_passes,
+    is_recreated_each_pass,
+)
+from uncork.training.input.generator_stream import share_generator
 from uncork.training.loop_step.eager_step import EagerStep
 
 _ITERATORS: Final = (tf.data.Iterator, tf.distribute.DistributedIterator)
 
 
-class Trial(PassThrough):
+class JobListener(PassThroughListener):
     """Finds the training call that is meant, works on it, ends the script.
 
     Args:
@@ -62,32 +70,32 @@ class Trial(PassThrough):
 
     Attributes:
         result: None until the work is done.
-        files: Those of the script's own that it overwrites meanwhile.
-        at_work: ``file.py:line`` of the training that is looked at; ``""`` before.
+        own_files: Those of the script's own that it overwrites meanwhile.
+        current_location: ``file.py:line`` of the training that is looked at; ``""`` before.
     """
 
     wants_source_lines = True
     # Of many small calls of ``fit`` on anything but arrays there is none to run otherwise.
-    takes_any_loop = False
+    accepts_any_loop = False
 
     def __init__(self, job: Job, journal: Journal, scratch: str) -> None:
         self.job = job
         self.journal = journal
         self.scratch = scratch
-        self.reached: list[Workload] = []
-        self.result: Result | None = None
-        self.files: OwnFiles | None = None
-        self.at_work = ""
+        self.reached_workloads: list[Workload] = []
+        self.result: JobResult | None = None
+        self.own_files: FileBackup | None = None
+        self.current_location = ""
         self._working = False
-        self._loop: LoopSubject | StepLoopSubject | None = None
+        self._loop: DatasetLoopSubject | StepLoopSubject | None = None
         # Where a loop is whose step will be taken over at its next call.
         self._claimed = ""
-        self._lines: LoopLines | None = None
-        self._calls = Calls()
+        self._lines: LoopExitDetector | None = None
+        self._calls = FitCallCounter()
         self._notes: list[str] = []
 
     @abstractmethod
-    def work(self, subject: Subject, machine: Machine) -> Result:
+    def run_on(self, subject: Subject, machine: Machine) -> JobResult:
         """Act on the training call."""
 
     def fit(self, call: FitCall) -> Any:
@@ -95,10 +103,10 @@ class Trial(PassThrough):
         self._stop_behind(sys._getframe())
         if self._working and self._loop is None:  # a callback's own, which is tried by now
             return call.original(**call.arguments)
-        subject, arguments = None, read_on(call.arguments)
+        subject, arguments = None, share_generator(call.arguments)
         source = arguments["x"] if arguments is not call.arguments else None
         try:
-            brief, read = brief_of_fit(call), dataclasses.replace(call, arguments=dict(arguments))
+            brief, read = summarize_fit(call), dataclasses.replace(call, arguments=dict(arguments))
             subject = self._subject(read, brief) if self._loop is None else None
             if subject is None:
                 return call.original(**call.arguments)
@@ -113,13 +121,13 @@ class Trial(PassThrough):
         raise StopScript
 
     def _subject(self, call: FitCall, brief: Workload) -> FitSubject | None:
-        meant = self._meant(brief)
+        meant = self._is_target(brief)
         if self._may_be_a_loop(call) and has_few_steps(brief):
-            if self._calls.are_a_loop(call.index, call.model):
+            if self._calls.count_call(call.index, call.model):
                 return RepeatedFitSubject(call, self.scratch)
-            comes = passes(sys._getframe(), own=0)
-            many = self._calls.are_of_many_models(call.index)
-            if (comes is None or comes >= LEAST_CALLS) and not many:
+            comes = count_passes(sys._getframe(), own_loop_count=0)
+            many = self._calls.has_many_models(call.index)
+            if (comes is None or comes >= MIN_LOOP_CALLS) and not many:
                 return None  # let it happen, and come again
         if meant:
             subject = FitSubject(
@@ -128,44 +136,50 @@ class Trial(PassThrough):
                 call.index,
                 call.at,
                 self.scratch,
-                step_at=call.step_at,
+                step_at=call.step_setup_at,
                 policy_at=call.policy_at,
             )
-            subject.ends_here, subject.layers, subject.start = True, call.layers, call.start
+            subject.ends_process, subject.layers, subject.startup_lines = (
+                True,
+                call.layers,
+                call.startup_lines,
+            )
             return subject
         return None
 
     def _may_be_a_loop(self, call: FitCall) -> bool:
         """Many small calls of ``fit`` are one training, unless somebody asked for a single one."""
-        if self.job.training is None:
-            return self.takes_any_loop or is_of_arrays(call)
-        return self.job.in_loop and call.index == self.job.training
+        if self.job.training_index is None:
+            return self.accepts_any_loop or has_array_data(call)
+        return self.job.is_fit_in_loop and call.index == self.job.training_index
 
     def loop(self, call: LoopCall, first: Iterator[Any]) -> Iterator[Any]:
         """Take over the custom loop that is meant; let others go on."""
-        epochs = passes(sys._getframe())
-        brief = brief_of_loop(call, epochs)
-        meant = self._meant(brief)
+        epochs = count_passes(sys._getframe())
+        brief = summarize_loop(call, epochs)
+        meant = self._is_target(brief)
         self._stop_behind(sys._getframe())
         if self._loop is not None:
             if call.index != self._loop.workload.index:
                 return first
             # It was left and entered again: the work on it goes on.
-            self._loop.board.resume(call.evidence.steps_seen)
-            return self._loop.board
+            self._loop.driver.resume(call.evidence.steps_seen)
+            return self._loop.driver
         if not meant:
             return first
-        anew = made_anew(sys._getframe())
-        subject = self._loop = LoopSubject(call, epochs=epochs, scratch=self.scratch, anew=anew)
+        anew = is_recreated_each_pass(sys._getframe())
+        subject = self._loop = DatasetLoopSubject(
+            call, epochs=epochs, scratch=self.scratch, recreates_dataset=anew
+        )
         self._ends_with_its_loop(call, sys._getframe())
-        return run_beside(lambda: self._work(subject), subject.board, StopScript())
+        return run_engine_thread(lambda: self._work(subject), subject.driver, StopScript())
 
     def step_loop(self, call: StepCall) -> Callable[[StepCall], Any] | None:
         """Take over the loop that is meant at its step; let others go on."""
-        epochs = passes(sys._getframe())
-        brief = brief_of_steps(call, epochs)
+        epochs = count_passes(sys._getframe())
+        brief = summarize_step_loop(call, epochs)
         self._stop_behind(sys._getframe())
-        if self._loop is not None or self._claimed or not self._meant(brief):
+        if self._loop is not None or self._claimed or not self._is_target(brief):
             return None
         if any(isinstance(each, _ITERATORS) for each in arguments_of(call)):
             raise NothingToMeasure(
@@ -173,23 +187,23 @@ class Trial(PassThrough):
                 "a step that is given its batch, or a function that is given the dataset",
                 "call it with next(iterator), or let it loop over the dataset",
             )
-        if datasets_in(call.args, call.kwargs):
-            if dataset_of(call) is None or tf.distribute.has_strategy():
+        if find_datasets(call.args, call.kwargs):
+            if single_dataset_of(call) is None or tf.distribute.has_strategy():
                 raise NothingToMeasure(
                     f"the datasets of the function called at {call.at} cannot be exchanged",
                     "one dataset among its arguments, and no tf.distribute strategy",
                     "let it train on one, and validate in another function; or choose another "
                     "training: uncork diagnose --list",
                 )
-            epochs = passes(sys._getframe(), own=0)
-            self._work(EpochSubject(call, epochs=epochs, scratch=self.scratch))
+            epochs = count_passes(sys._getframe(), own_loop_count=0)
+            self._work(EpochFunctionSubject(call, epochs=epochs, scratch=self.scratch))
             raise StopScript
-        step = eager_step(step_around(sys._getframe())) if call.eager else None
+        step = intercept_eager_step(find_step_around(sys._getframe())) if call.is_eager else None
         if step is None:
             self._ends_with_its_loop(call, sys._getframe())
             return self._stepping(StepLoopSubject(call, epochs=epochs)).step
         self._claimed = call.at
-        step.instead = functools.partial(self._begin, call, step, epochs)
+        step.call_handler = functools.partial(self._begin, call, step, epochs)
         return None  # from its next call on, the step itself is what is called
 
     def _begin(
@@ -201,39 +215,44 @@ class Trial(PassThrough):
         def stepping() -> Any:
             self._ends_with_its_loop(call, sys._getframe())
             subject = self._stepping(StepLoopSubject(first, epochs=epochs, step=step))
-            step.instead = functools.partial(_stepped, first, subject)
+            step.call_handler = functools.partial(_stepped, first, subject)
             return subject.step(first)
 
-        return call.guarded(stepping)
+        return call.run_guarded(stepping)
 
     def _stepping(self, subject: StepLoopSubject) -> StepLoopSubject:
         self._loop = subject
-        run_beside(lambda: self._work(subject), subject.board, StopScript())
+        run_engine_thread(lambda: self._work(subject), subject.driver, StopScript())
         return subject
 
     def _ends_with_its_loop(self, call: LoopCall | StepCall, frame: FrameType) -> None:
         """Behind it, what the script writes would be made of weights that trials have moved."""
-        self._lines = lines = LoopLines(frame)
+        self._lines = lines = LoopExitDetector(frame)
 
         def at_write() -> None:
-            if self.result is None and lines.left(sys._getframe()):
+            if self.result is None and lines.has_exited(sys._getframe()):
                 self._stop_writing()
-                call.guarded(_stop)
+                call.run_guarded(_stop)
 
-        if self.files is not None:
-            self.files.at_write = at_write
+        if self.own_files is not None:
+            self.own_files.on_write = at_write
 
     def _stop_behind(self, frame: FrameType) -> None:
         """Another training begins behind the loop: it would be waited for, and be one of trials."""
         lines = self._lines
-        if self.result is None and lines is not None and lines.for_good and lines.left(frame):
+        if (
+            self.result is None
+            and lines is not None
+            and lines.is_entered_once
+            and lines.has_exited(frame)
+        ):
             self._stop_writing()
             raise StopScript
 
     def _stop_writing(self) -> None:
         """From here on: once a stop is on its way, ``finally`` blocks may write."""
-        if self.files is not None:
-            self.files.at_write = lambda: None
+        if self.own_files is not None:
+            self.own_files.on_write = lambda: None
 
     def finish(self, *, interrupted: bool = False) -> None:
         """The script has ended; what was found until then counts.
@@ -246,10 +265,10 @@ class Trial(PassThrough):
         """
         self._stop_writing()  # what the script writes from now on, it writes by itself
         if self._loop is not None:
-            self._loop.board.abandon(StopScript())
-        found = None if self.result else self.partial(interrupted=interrupted)
+            self._loop.driver.abandon(StopScript())
+        found = None if self.result else self.partial_result(interrupted=interrupted)
         if found is not None:
-            self._done(found)
+            self._finish_with(found)
         at = self._loop.workload.at if self._loop is not None else self._claimed
         if self.result is None and at:
             raise NothingToMeasure(
@@ -264,12 +283,12 @@ class Trial(PassThrough):
         Args:
             of_its_run: Fields of the result that tell of the script's own saves and files.
         """
-        found = None if self.result else self.partial(interrupted=True)
+        found = None if self.result else self.partial_result(interrupted=True)
         if found is not None:
-            found = replace(found, interrupted=False, failed=True, **of_its_run)
+            found = replace(found, is_interrupted=False, has_script_failed=True, **of_its_run)
             self._write(self._complete(found))
 
-    def partial(self, *, interrupted: bool) -> Result | None:
+    def partial_result(self, *, interrupted: bool) -> JobResult | None:
         """What was found so far, if that is of any use.
 
         Args:
@@ -279,52 +298,59 @@ class Trial(PassThrough):
         return None
 
     def _work(self, subject: Subject) -> None:
-        self._notes, self.at_work = subject.notes, subject.workload.at
-        if self.files is not None:
-            self.files.trials = True
+        self._notes, self.current_location = subject.notes, subject.workload.at
+        if self.own_files is not None:
+            self.own_files.is_in_trials = True
         machine = this_machine()
         self._working = True
         try:
-            found = self.work(subject, machine)
+            found = self.run_on(subject, machine)
         except Exception as error:
-            if not ran_out(error) or self.partial(interrupted=False) is not None:
+            if not is_out_of_memory(error) or self.partial_result(interrupted=False) is not None:
                 raise
             # In parts, too: there was less room than it seemed, and more of them may do.
-            said = f"the training at {subject.workload.at} runs out of memory: {said_of(error)}"
-            found = Result(machine=machine, out_of_memory=said)
+            said = (
+                f"the training at {subject.workload.at} runs out of memory: "
+                f"{out_of_memory_message(error)}"
+            )
+            found = JobResult(machine=machine, out_of_memory_error=said)
         finally:
             self._working = False
-        self.at_work = ""
-        self._done(found)
+        self.current_location = ""
+        self._finish_with(found)
 
-    def _done(self, found: Result) -> None:
+    def _finish_with(self, found: JobResult) -> None:
         """On disk before the script is stopped: one that will not be is ended from outside."""
         self.result = self._complete(found)
         self._write(self.result)
         self._stop_writing()
 
-    def _write(self, found: Result) -> None:
-        if self.job.result is not None:
+    def _write(self, found: JobResult) -> None:
+        if self.job.result_path is not None:
             with suppress(OSError):
-                write_atomically(Path(self.job.result), to_json(found))
+                write_atomically(Path(self.job.result_path), to_json(found))
 
-    def _complete(self, found: Result) -> Result:
-        return replace(found, reached=tuple(self.reached), notes=tuple(dict.fromkeys(self._notes)))
+    def _complete(self, found: JobResult) -> JobResult:
+        return replace(
+            found,
+            reached_workloads=tuple(self.reached_workloads),
+            notes=tuple(dict.fromkeys(self._notes)),
+        )
 
-    def _meant(self, brief: Workload) -> bool:
-        known = [w.index for w in self.reached]
+    def _is_target(self, brief: Workload) -> bool:
+        known = [w.index for w in self.reached_workloads]
         if brief.index not in known:
-            self.reached.append(brief)
-        named = self.job.training
+            self.reached_workloads.append(brief)
+        named = self.job.training_index
         meant = does_real_work(brief) if named is None else brief.index == named
         if meant:
-            refuse_cluster(f"the training at {brief.at}", processes_of_cluster())
+            refuse_cluster(f"the training at {brief.at}", cluster_process_count())
         return meant
 
 
 def _stepped(first: StepCall, subject: StepLoopSubject, args: Any, kwargs: Any) -> Any:
     call = dataclasses.replace(first, args=args, kwargs=kwargs)
-    return first.guarded(lambda: subject.step(call))
+    return first.run_guarded(lambda: subject.step(call))
 
 
 def _stop() -> None:

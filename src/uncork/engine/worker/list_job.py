@@ -9,13 +9,17 @@ from typing import Any, Final
 
 from uncork.capture.base.listener import FitCall, LoopCall, StepCall
 from uncork.capture.base.stop import StopScript
-from uncork.capture.hooks.dataset_arguments import with_datasets
+from uncork.capture.hooks.dataset_arguments import replace_datasets
 from uncork.core.base.machine import Machine
-from uncork.core.documents.job import Result
+from uncork.core.documents.job import JobResult
 from uncork.engine.subject.subject import Subject
-from uncork.engine.subject.workload_summary import brief_of_fit, brief_of_loop, brief_of_steps
-from uncork.engine.worker.job_listener import Trial
-from uncork.measure.machine.devices import machine as this_machine
+from uncork.engine.subject.workload_summary import (
+    summarize_fit,
+    summarize_loop,
+    summarize_step_loop,
+)
+from uncork.engine.worker.job_listener import JobListener
+from uncork.measure.machine.devices import detect_machine as this_machine
 
 # A loop whose steps are skipped has little else to do.
 _LONGEST_S: Final = 20.0
@@ -30,36 +34,38 @@ _ONE_STEP: Final = {
 }
 
 
-class Listing(Trial):
+class ListJob(JobListener):
     """Cut every training call short, name them all."""
 
-    def work(self, subject: Subject, machine: Machine) -> Result:
+    def run_on(self, subject: Subject, machine: Machine) -> JobResult:
         """Never reached: no call is meant."""
         raise NotImplementedError
 
     def finish(self, *, interrupted: bool = False) -> None:
         """What was reached is the result."""
         del interrupted
-        self.result = Result(machine=this_machine(), reached=tuple(self.reached))
+        self.result = JobResult(
+            machine=this_machine(), reached_workloads=tuple(self.reached_workloads)
+        )
 
     def fit(self, call: FitCall) -> Any:
         """One step of it, so that what follows finds a trained model and its history."""
-        self._meant(brief_of_fit(call))
+        self._is_target(summarize_fit(call))
         return call.original(**{**call.arguments, **_ONE_STEP})
 
     def loop(self, call: LoopCall, first: Iterator[Any]) -> Iterator[Any]:
         """No further step of it."""
         del first
-        self._meant(brief_of_loop(call, epochs=1))
+        self._is_target(summarize_loop(call, epochs=1))
         return iter(())
 
     def step_loop(self, call: StepCall) -> Callable[[StepCall], Any] | None:
         """No further step of it; of a whole epoch, the first step."""
-        self._meant(brief_of_steps(call, epochs=1))
-        return Skipped()
+        self._is_target(summarize_step_loop(call, epochs=1))
+        return SkippedStep()
 
 
-class Skipped:
+class SkippedStep:
     """Stands in for a step that is not to run: the loop gets the last result again and again.
 
     One that waits for its loss to fall would do so for ever: after a while the script is stopped.
@@ -74,7 +80,7 @@ class Skipped:
         if time.monotonic() > self._until:
             raise StopScript
         if not self._results:
-            args, kwargs = with_datasets(call.args, call.kwargs, lambda data: data.take(1))
+            args, kwargs = replace_datasets(call.args, call.kwargs, lambda data: data.take(1))
             self._results.append(call.original(*args, **kwargs))
             self._until = time.monotonic() + _LONGEST_S
         return self._results[0]

@@ -11,30 +11,30 @@ import atexit
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Final
 
-from uncork.capture.base.deferred_listener import Deferred
-from uncork.capture.sandbox.file_backup import OwnFiles
-from uncork.capture.sandbox.file_hooks import keep_files
-from uncork.capture.sandbox.held_saves import hold_saves
-from uncork.capture.sandbox.restore import last_signals
+from uncork.capture.base.deferred_listener import DeferredListener
+from uncork.capture.sandbox.file_backup import FileBackup
+from uncork.capture.sandbox.file_hooks import back_up_files
+from uncork.capture.sandbox.held_saves import suppress_saves
+from uncork.capture.sandbox.restore import termination_signals
 from uncork.capture.script import run_script
 from uncork.core.base import exit_codes
 from uncork.core.base.errors import ScriptFailed, UncorkError
 from uncork.core.base.journal import Journal
 from uncork.core.base.record import from_json, replace, to_json, write_atomically
-from uncork.core.documents.job import ENDED, KEPT, Job
+from uncork.core.documents.job import BACKUP_FOLDER_NAME, EXIT_CODE_FILE_NAME, Job
 from uncork.core.documents.plan import Plan, load_plan
-from uncork.engine.process.reached_trainings import nothing_reached
+from uncork.engine.process.reached_trainings import no_training_error
 from uncork.measure.machine.allocator import keep_freed_memory
-from uncork.measure.machine.probe import remember_start
+from uncork.measure.machine.probe import remember_initial_cpus
 
 if TYPE_CHECKING:
-    from uncork.engine.worker.job_listener import Trial
+    from uncork.engine.worker.job_listener import JobListener
 
 
 # Of TensorFlow's errors, by name: it may not be imported yet.
@@ -49,13 +49,13 @@ _ENDED_SO: Final = (
 
 def main(argv: Sequence[str]) -> int:
     """Run one job; returns the exit code."""
-    remember_start()
+    remember_initial_cpus()
     job = from_json(Path(argv[0]).read_bytes(), Job)
     script, args = Path(argv[2]), argv[3:]
     code = _outcome(job, script, args)
     # Threads and processes of the script may go on: they are not waited for.
     with suppress(OSError):  # no room: then they are
-        Path(job.result or "result.json").with_name(ENDED).write_text(str(code))
+        Path(job.result_path or "result.json").with_name(EXIT_CODE_FILE_NAME).write_text(str(code))
     return code
 
 
@@ -63,7 +63,7 @@ def _outcome(job: Job, script: Path, args: Sequence[str]) -> int:
     # To the very end: a script's exit handlers save, too, and what is registered first comes last.
     held = ExitStack()
     atexit.register(held.close)
-    for number in last_signals():
+    for number in termination_signals():
         signal.signal(number, _interrupt)
     try:
         return _trial(job, script, args, held)
@@ -86,60 +86,67 @@ def _trial(job: Job, script: Path, args: Sequence[str], held: ExitStack) -> int:
         held: Told what is to be undone when nothing of the script runs any more.
     """
     plan = _plan(job)
-    if plan is not None and plan.keeps_memory:
+    if plan is not None and plan.keeps_freed_memory:
         keep_freed_memory()
-    result_path = Path(job.result or "result.json")
+    result_path = Path(job.result_path or "result.json")
     # In the parent's folder: it cleans up even after a child that was killed.
     folder = tempfile.TemporaryDirectory(prefix="scratch-", dir=result_path.parent)
-    saves = held.enter_context(hold_saves())
-    files = held.enter_context(keep_files(result_path.parent / KEPT))
+    saves = held.enter_context(suppress_saves())
+    files = held.enter_context(back_up_files(result_path.parent / BACKUP_FOLDER_NAME))
     with folder as scratch:
         lines = job.mode in ("diagnose", "tune")
-        trial = Deferred(
+        trial = DeferredListener(
             lambda: _make(job, scratch, files, plan),
             source_lines=lines,
             loops=True,
-            takes_jax="KERAS_BACKEND" in job.environment,
+            accepts_jax="KERAS_BACKEND" in job.environment,
         )
         interrupted = False
         try:
-            source = Path(job.source) if job.source else None
+            source = Path(job.source_path) if job.source_path else None
             try:
                 run_script(script, args, trial, source, outline=_outlines(job, plan))
             except SystemExit as ending:
-                _judge(ending, trial.made)
+                _judge(ending, trial.created_listener)
         except ScriptFailed as failure:
-            if saves.held:
-                sys.stderr.write(f"uncork: {_not_saved(saves.held)}\n")
-            if trial.made is not None:
-                _say_where(trial.made, plan, failure.__cause__)
-                trial.made.fail(held_back=_held_back(saves.held), made=files.new())
+            if saves.counts:
+                sys.stderr.write(f"uncork: {_not_saved(saves.counts)}\n")
+            if trial.created_listener is not None:
+                _say_where(trial.created_listener, plan, failure.__cause__)
+                trial.created_listener.fail(
+                    held_back=_held_back(saves.counts), made=files.new_files()
+                )
             raise
         except KeyboardInterrupt:
-            if trial.made is None or trial.made.partial(interrupted=True) is None:
+            if (
+                trial.created_listener is None
+                or trial.created_listener.partial_result(interrupted=True) is None
+            ):
                 raise
             interrupted = True
-        made = trial.made
+        made = trial.created_listener
         if made is not None:
             made.finish(interrupted=interrupted)
         if made is None or made.result is None:
-            raise nothing_reached(made.reached if made else (), job.training)
-        result = replace(made.result, held_back=_held_back(saves.held), made=files.new())
+            raise no_training_error(made.reached_workloads if made else (), job.training_index)
+        result = replace(
+            made.result, suppressed_saves=_held_back(saves.counts), created_files=files.new_files()
+        )
         write_atomically(result_path, to_json(result))
         files.finish()  # once more at the end of the process, if that comes
-        return exit_codes.INTERRUPTED if result.interrupted else exit_codes.DONE
+        return exit_codes.INTERRUPTED if result.is_interrupted else exit_codes.DONE
 
 
-def _say_where(trial: Trial, plan: Plan | None, error: BaseException | None) -> None:
+def _say_where(trial: JobListener, plan: Plan | None, error: BaseException | None) -> None:
     """Behind the traceback of an error of the data, as it seems, of a training looked at."""
-    if plan is None and type(error).__name__ in _OF_DATA and trial.at_work:
-        sys.stderr.write(f"uncork: {_ENDED_SO.format(at=trial.at_work)}\n")
+    if plan is None and type(error).__name__ in _OF_DATA and trial.current_location:
+        sys.stderr.write(f"uncork: {_ENDED_SO.format(at=trial.current_location)}\n")
 
 
 def _outlines(job: Job, plan: Plan | None) -> bool:
     """Only a script as its user would run it is left alone altogether."""
     if job.mode in ("confirm", "list"):
-        return plan is not None and plan.knows_code
+        return plan is not None and plan.is_code_specific
     return True
 
 
@@ -157,51 +164,51 @@ def _not_saved(held: Mapping[str, int]) -> str:
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
     """Once: the terminal and the parent may both tell us, and what was found is to be saved."""
-    for each in last_signals():
+    for each in termination_signals():
         signal.signal(each, signal.SIG_IGN)
     signal.default_int_handler(number, frame)
 
 
-def _make(job: Job, scratch: str, files: OwnFiles, plan: Plan | None) -> Trial:
+def _make(job: Job, scratch: str, files: FileBackup, plan: Plan | None) -> JobListener:
     """The listener of a mode. TensorFlow is loaded by now."""
     made = _of_mode(job, scratch, plan)
-    made.files = files
+    made.own_files = files
     return made
 
 
-def _of_mode(job: Job, scratch: str, plan: Plan | None) -> Trial:  # noqa: PLR0911 - one a mode
-    journal = Journal(Path(job.journal) if job.journal else None)
+def _of_mode(job: Job, scratch: str, plan: Plan | None) -> JobListener:
+    journal = Journal(Path(job.journal_path) if job.journal_path else None)
     if "KERAS_BACKEND" in job.environment:
-        from uncork.engine.worker.backend_job import OnAnotherBackend  # noqa: PLC0415
+        from uncork.engine.worker.backend_job import BackendJob  # noqa: PLC0415
 
         assert plan is not None
-        return OnAnotherBackend(job, journal, scratch, plan)
+        return BackendJob(job, journal, scratch, plan)
     if job.mode == "process":
-        from uncork.engine.worker.process_job import InAnotherProcess  # noqa: PLC0415
+        from uncork.engine.worker.process_job import ProcessJob  # noqa: PLC0415
 
-        return InAnotherProcess(job, journal, scratch, plan)
+        return ProcessJob(job, journal, scratch, plan)
     if job.mode in ("check", "confirm"):
-        from uncork.engine.worker.confirm_job import Checking, Confirming  # noqa: PLC0415
+        from uncork.engine.worker.confirm_job import CheckJob, ConfirmJob  # noqa: PLC0415
 
-        return (Checking if job.mode == "check" else Confirming)(job, journal, scratch, plan)
+        return (CheckJob if job.mode == "check" else ConfirmJob)(job, journal, scratch, plan)
     if job.mode == "tune":
-        from uncork.engine.worker.tune_job import Tuning  # noqa: PLC0415
+        from uncork.engine.worker.tune_job import TuneJob  # noqa: PLC0415
 
-        return Tuning(job, journal, scratch)
+        return TuneJob(job, journal, scratch)
     if job.mode == "diagnose":
-        from uncork.engine.worker.diagnose_job import Diagnosing  # noqa: PLC0415
+        from uncork.engine.worker.diagnose_job import DiagnoseJob  # noqa: PLC0415
 
-        return Diagnosing(job, journal, scratch)
-    from uncork.engine.worker.list_job import Listing  # noqa: PLC0415
+        return DiagnoseJob(job, journal, scratch)
+    from uncork.engine.worker.list_job import ListJob  # noqa: PLC0415
 
-    return Listing(job, journal, scratch)
+    return ListJob(job, journal, scratch)
 
 
 def _plan(job: Job) -> Plan | None:
-    return None if job.plan is None else load_plan(Path(job.plan))
+    return None if job.plan_path is None else load_plan(Path(job.plan_path))
 
 
-def _judge(ending: SystemExit, made: Trial | None) -> None:
+def _judge(ending: SystemExit, made: JobListener | None) -> None:
     """A script may end itself after the work, and before it with code 0: neither is a failure."""
     if ending.code not in (0, None) and (made is None or made.result is None):
         when = "before training" if made is None else "before its training had been looked at"

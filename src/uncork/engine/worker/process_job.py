@@ -7,43 +7,43 @@ from typing import Final
 
 from uncork.core.base.machine import Machine
 from uncork.core.base.record import replace
-from uncork.core.documents.job import ProcessTrial, Result
+from uncork.core.documents.job import JobResult, ProcessTrial
 from uncork.core.documents.plan import Plan
 from uncork.core.edits.edit import KeepFreedMemory
 from uncork.engine.subject.subject import Subject
-from uncork.engine.worker.confirm_job import Confirming
-from uncork.measure.benchmark.interleave import in_turn, summarize
-from uncork.measure.benchmark.peak_memory import peak_memory
-from uncork.pipeline.analysis.reductions import adds_up
-from uncork.verify.provers.handover import HandedOver
+from uncork.engine.worker.confirm_job import ConfirmJob
+from uncork.measure.benchmark.interleave import measure_blocks_interleaved, summarize
+from uncork.measure.benchmark.peak_memory import measure_peak_memory
+from uncork.pipeline.analysis.reductions import has_threaded_reductions
+from uncork.verify.provers.handover import Handover
 
 _BLOCK_S: Final = 1.0
 _BLOCKS: Final = 4
 _OTHER_SUMS: Final = "the input pipeline adds up numbers, which one thread does in another order"
 
 
-class InAnotherProcess(Confirming):
+class ProcessJob(ConfirmJob):
     """Acts on the training that a plan was made for, in a process that was started as it says."""
 
-    def work(self, subject: Subject, machine: Machine) -> Result:
+    def run_on(self, subject: Subject, machine: Machine) -> JobResult:
         """Prove first, from the state that was handed over; then time the plan, its caches full."""
         version = self._version(subject)
-        assert self.job.hand_over is not None
+        assert self.job.handover_path is not None
         assert self._plan is not None
-        handed = HandedOver.read(Path(self.job.hand_over))
+        handed = Handover.read(Path(self.job.handover_path))
         proved = subject.original if _is_beneath_all(self._plan) else version
-        with peak_memory() as peak:
-            proof = subject.prove_elsewhere(proved, handed)
+        with measure_peak_memory() as peak:
+            proof = subject.prove_in_other_process(proved, handed)
             data = subject.original.pipeline
-            if self._plan.intra_op_threads and data is not None and adds_up(data):
+            if self._plan.intra_op_threads and data is not None and has_threaded_reductions(data):
                 proof = replace(proof, passed=False, detail=_OTHER_SUMS)
             runner = subject.runner(version)
-            runner.first_epoch(self.job.first_epoch_s)
+            runner.first_epoch(self.job.max_first_epoch_s)
             runner.prime()
-            (blocks,) = in_turn([runner], block_s=_BLOCK_S, rounds=_BLOCKS)
+            (blocks,) = measure_blocks_interleaved([runner], block_s=_BLOCK_S, rounds=_BLOCKS)
         found = summarize(blocks)
-        trial = ProcessTrial(measurement=found, proof=proof, peak_bytes=peak.highest)
-        return Result(machine=machine, elsewhere=trial)
+        trial = ProcessTrial(measurement=found, proof=proof, peak_memory_bytes=peak.total_bytes)
+        return JobResult(machine=machine, process_trial=trial)
 
 
 def _is_beneath_all(plan: Plan) -> bool:
@@ -51,4 +51,4 @@ def _is_beneath_all(plan: Plan) -> bool:
 
     What the plan makes of that, in another precision say, was proved without it.
     """
-    return any(isinstance(edit, KeepFreedMemory) for edit in plan.kept[-1].edits)
+    return any(isinstance(edit, KeepFreedMemory) for edit in plan.accepted_steps[-1].edits)

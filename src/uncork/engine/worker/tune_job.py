@@ -9,48 +9,50 @@ import psutil
 
 from uncork.core.base.machine import Machine
 from uncork.core.base.record import replace
-from uncork.core.documents.job import Result
-from uncork.core.documents.plan import ENDED
+from uncork.core.documents.job import JobResult
+from uncork.core.documents.plan import LOOP_ENDED_NOTE
 from uncork.engine.diagnose.observe import observe, with_disk, with_epoch_hooks
 from uncork.engine.subject.subject import Subject
 from uncork.engine.subject.time_budget import (
-    ELSEWHERE_S,
-    HANDED_OVER_S,
-    LOOKING_SHARE,
-    confirming_s,
+    DIAGNOSIS_SHARE,
+    HANDOVER_RECORDING_S,
+    PROCESS_TRIAL_S,
+    confirmation_s,
 )
-from uncork.engine.tune.fit_in_memory import made_to_fit
-from uncork.engine.tune.tuner import Walk
-from uncork.engine.worker.job_listener import Trial
-from uncork.measure.benchmark.timed_block import clock_s
-from uncork.optimizations.compile.keras_backend import AnotherBackend
+from uncork.engine.tune.fit_in_memory import fit_into_memory
+from uncork.engine.tune.tuner import Tuner
+from uncork.engine.worker.job_listener import JobListener
+from uncork.measure.benchmark.timed_block import timing_overhead_s
+from uncork.optimizations.compile.keras_backend import KerasBackendOptimization
 
 
-class Tuning(Trial):
+class TuneJob(JobListener):
     """Measure, walk the road, stop. What was found so far survives an interruption."""
 
-    _walk: Walk | None = None
+    _walk: Tuner | None = None
 
-    def work(self, subject: Subject, machine: Machine) -> Result:
+    def run_on(self, subject: Subject, machine: Machine) -> JobResult:
         """A diagnosis, every step of the road, a diagnosis of what is in force at the end."""
         age_s = time.time() - psutil.Process().create_time()
         started = time.monotonic() - age_s
-        look_s = LOOKING_SHARE * self.job.policy.budget_s
+        look_s = DIAGNOSIS_SHARE * self.job.policy.budget_s
         job, needed = self.job, None
-        if job.parts:
-            needed = made_to_fit(subject, job.parts, job.out_of_memory, job.policy, self.journal)
+        if job.min_parts:
+            needed = fit_into_memory(
+                subject, job.min_parts, job.out_of_memory_error, job.policy, self.journal
+            )
         before = observe(subject, machine, self.journal, budget_s=look_s)
-        before = replace(before, too_large=needed[0] if needed else None)
-        before = with_disk(before, self.job.policy.disk_cache, self.journal)
-        self._walk = walk = Walk(
+        before = replace(before, memory_overflow=needed[0] if needed else None)
+        before = with_disk(before, self.job.policy.disk_cache_folder, self.journal)
+        self._walk = walk = Tuner(
             subject,
             before,
             machine,
             self.job.policy,
             self.journal,
-            started=started,
-            reserved_s=confirming_s(age_s, self.job.policy.budget_s),
-            has_children=self.job.hand_over is not None,
+            start_time_s=started,
+            reserved_s=confirmation_s(age_s, self.job.policy.budget_s),
+            can_start_processes=self.job.handover_path is not None,
             after_step=self._save,
             steps=[needed[1]] if needed else [],
         )
@@ -61,22 +63,22 @@ class Tuning(Trial):
             handed_over = self._hand_over(subject, walk)
         except KeyboardInterrupt:
             return _walked(walk, interrupted=True)
-        found = replace(_walked(walk, interrupted=False), handed_over=handed_over)
-        self._done(found)  # whatever the hooks of a callback do to this process
+        found = replace(_walked(walk, interrupted=False), has_handover=handed_over)
+        self._finish_with(found)  # whatever the hooks of a callback do to this process
         return replace(found, before=with_epoch_hooks(subject, walk.before, machine))
 
-    def _hand_over(self, subject: Subject, walk: Walk) -> bool:
+    def _hand_over(self, subject: Subject, walk: Tuner) -> bool:
         """Leave what is to be tried in a process of its own; whether there is anything."""
-        tried = walk.elsewhere()
-        if self.job.hand_over is None or not tried or walk.left_s < ELSEWHERE_S:
+        tried = walk.process_optimizations()
+        if self.job.handover_path is None or not tried or walk.time_left_s < PROCESS_TRIAL_S:
             return False
         self.journal.write("phase", "recording what another process is to be compared with")
         # Only another backend is compared by its losses.
-        orders_s = HANDED_OVER_S if AnotherBackend.name in tried else 0.0
+        orders_s = HANDOVER_RECORDING_S if KerasBackendOptimization.name in tried else 0.0
         try:
-            found = subject.hand_over(walk.version, orders_s)
+            found = subject.record_handover(walk.variant, orders_s)
             if found is not None:
-                found.write(Path(self.job.hand_over))
+                found.write(Path(self.job.handover_path))
         except Exception as error:  # as of a trial: it must not take the tuning with it
             self.journal.write("phase", f"no other process is tried: {error}"[:200])
             return False
@@ -86,25 +88,25 @@ class Tuning(Trial):
 
     def _save(self) -> None:
         """A trial that takes the memory of the machine ends this process without a word."""
-        found = self.partial(interrupted=True)
+        found = self.partial_result(interrupted=True)
         if found is not None:
             self._write(self._complete(found))
 
-    def partial(self, *, interrupted: bool) -> Result | None:
+    def partial_result(self, *, interrupted: bool) -> JobResult | None:
         """The steps tried so far."""
         if self._walk is None:
             return None
-        if not interrupted and ENDED not in self._notes:
-            self._notes.append(ENDED)
+        if not interrupted and LOOP_ENDED_NOTE not in self._notes:
+            self._notes.append(LOOP_ENDED_NOTE)
         return _walked(self._walk, interrupted=interrupted)
 
 
-def _walked(walk: Walk, *, interrupted: bool) -> Result:
-    return Result(
+def _walked(walk: Tuner, *, interrupted: bool) -> JobResult:
+    return JobResult(
         machine=walk.machine,
         before=walk.before,
-        after=walk.now if walk.version is not walk.subject.original else None,
+        after=walk.diagnosis if walk.variant is not walk.subject.original else None,
         steps=tuple(walk.steps),
-        overhead_share=clock_s() / walk.before.step_s,
-        interrupted=interrupted,
+        overhead_step_share=timing_overhead_s() / walk.before.step_s,
+        is_interrupted=interrupted,
     )

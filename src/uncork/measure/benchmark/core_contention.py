@@ -16,8 +16,8 @@ import zlib
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from uncork.measure.benchmark.quiesce import settle
-from uncork.measure.machine.probe import cpus
+from uncork.measure.benchmark.quiesce import wait_until_idle
+from uncork.measure.machine.probe import usable_cpus
 
 _ROUNDS: Final = 9
 # More would ask the scheduler, not the cores.
@@ -26,17 +26,17 @@ _TEXT: Final = bytes(range(256)) * 256
 _NUMBERS: Final = 1 << 17
 
 
-def together() -> float:
+def busy_core_speed_ratio() -> float:
     """Speed of a core while all are busy, over that of one alone: 0 to 1.
 
     Example:
-        >>> 0 < together() <= 1
+        >>> 0 < busy_core_speed_ratio() <= 1
         True
     """
-    threads = min(_MOST, int(cpus()))
+    threads = min(_MOST, int(usable_cpus()))
     if threads < 2:
         return 1.0
-    settle()
+    wait_until_idle()
     with ThreadPoolExecutor(threads) as pool:
         _took(pool, threads)
         # In turn, so that a change of the machine's speed meets both alike.

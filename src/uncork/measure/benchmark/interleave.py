@@ -16,14 +16,14 @@ from uncork.core.base.measurement import Comparison, Measurement, compare, pairs
 
 MIN_PAIRS = 3
 MAX_PAIRS = 16
-MAX_PATIENT_PAIRS = 48
+MAX_PAIRS_UNTIL_BUDGET = 48
 # Gains that the fewest pairs cannot vouch for, however well they agree, and how many times as many
 # pairs then follow.
 _DOUBTFUL: Final = (1.05, 1.5)
 _MORE: Final = 2
 # A candidate that loses this clearly, this many times and never wins, is given up unproven.
-LOSING = 0.9
-LOST_PAIRS = 2
+MAX_LOSING_RATIO = 0.9
+MIN_LOST_PAIRS = 2
 # Ends of epochs from which it can be told what passes between them.
 _TELLING_ENDS: Final = 4
 
@@ -39,10 +39,10 @@ class Block:
         cpu_s: CPU seconds of the whole process meanwhile.
         warmup_s: Seconds before the first timed step: new iterator, first batches.
         tracing_s: Seconds of the timed ones in which functions were traced.
-        ends: How many epochs ended meanwhile, as far as that is known.
-        ends_s: Seconds of the timed ones between two epochs, where TensorFlow may wait for the
-            thread that tunes a pipeline; None where it does not, or nobody knows.
-        faulting_s: CPU seconds in which the process was given memory that it had given back.
+        epoch_ends: How many epochs ended meanwhile, as far as that is known.
+        between_epochs_s: Seconds of the timed ones between two epochs, where TensorFlow may wait
+            for the thread that tunes a pipeline; None where it does not, or nobody knows.
+        page_fault_s: CPU seconds in which the process was given memory that it had given back.
     """
 
     steps: int
@@ -51,9 +51,9 @@ class Block:
     cpu_s: float
     warmup_s: float
     tracing_s: float = 0.0
-    ends: int = 0
-    ends_s: float | None = None
-    faulting_s: float = 0.0
+    epoch_ends: int = 0
+    between_epochs_s: float | None = None
+    page_fault_s: float = 0.0
 
     @property
     def samples_per_s(self) -> float:
@@ -85,21 +85,23 @@ def summarize(blocks: Sequence[Block]) -> Measurement:
         step_s=spread([b.wall_s / b.steps for b in blocks]),
         cpu_s_per_step=statistics.median(b.cpu_s / b.steps for b in blocks),
         warmup_s=statistics.median(b.warmup_s for b in blocks),
-        blocks=tuple(b.samples_per_s for b in blocks),
-        between_epochs=_between_epochs(blocks),
-        faulting_s_per_step=statistics.median(b.faulting_s / b.steps for b in blocks),
+        block_samples_per_s=tuple(b.samples_per_s for b in blocks),
+        between_epochs_share=_between_epochs(blocks),
+        page_fault_s_per_step=statistics.median(b.page_fault_s / b.steps for b in blocks),
     )
 
 
 def _between_epochs(blocks: Sequence[Block]) -> float | None:
     """It is all or nothing, so a few ends tell little."""
-    known = [b.ends_s for b in blocks if b.ends_s is not None]
-    if len(known) < len(blocks) or sum(b.ends for b in blocks) < _TELLING_ENDS:
+    known = [b.between_epochs_s for b in blocks if b.between_epochs_s is not None]
+    if len(known) < len(blocks) or sum(b.epoch_ends for b in blocks) < _TELLING_ENDS:
         return None
     return sum(known) / sum(b.wall_s for b in blocks)
 
 
-def in_turn(runners: Sequence[Runner], *, block_s: float, rounds: int) -> list[list[Block]]:
+def measure_blocks_interleaved(
+    runners: Sequence[Runner], *, block_s: float, rounds: int
+) -> list[list[Block]]:
     """Blocks of several runners, forwards then backwards: what is in one round drifts together.
 
     Args:
@@ -118,7 +120,7 @@ def in_turn(runners: Sequence[Runner], *, block_s: float, rounds: int) -> list[l
     return found
 
 
-def paired(base: Runner, candidate: Runner, *, block_s: float) -> Trial:
+def compare_few_pairs(base: Runner, candidate: Runner, *, block_s: float) -> Trial:
     """The fewest pairs; twice as many more where those show a gain that they cannot vouch for.
 
     Three pairs agree by chance often enough: of a dozen comparisons in a diagnosis one would tell a
@@ -131,11 +133,11 @@ def paired(base: Runner, candidate: Runner, *, block_s: float) -> Trial:
         block_s: Seconds of one block.
     """
     runners = (base, candidate)
-    ours, theirs = in_turn(runners, block_s=block_s, rounds=MIN_PAIRS)
+    ours, theirs = measure_blocks_interleaved(runners, block_s=block_s, rounds=MIN_PAIRS)
     least, most = _DOUBTFUL
     few = _compare(ours, theirs, 1.0, looking=False)
     if least < few.ratio and (few.ratio < most or few.verdict == "not_proven"):
-        more = in_turn(runners, block_s=block_s, rounds=_MORE * MIN_PAIRS)
+        more = measure_blocks_interleaved(runners, block_s=block_s, rounds=_MORE * MIN_PAIRS)
         ours, theirs = ([*a, *b] for a, b in zip((ours, theirs), more, strict=True))
     found = _compare(ours, theirs, 1.0, looking=False)
     return Trial(summarize(ours), summarize(theirs), found)
@@ -147,8 +149,8 @@ def interleave(
     *,
     block_s: float,
     budget_s: float,
-    patience_s: float = 0.0,
-    at_least: float = 1.0,
+    max_extended_s: float = 0.0,
+    min_ratio: float = 1.0,
     clock: Callable[[], float] = time.monotonic,
 ) -> Trial:
     """Run both in turn until the comparison decides, the budget ends, or enough pairs are in.
@@ -164,8 +166,8 @@ def interleave(
         block_s: Seconds of one block.
         budget_s: Stop adding pairs after this many seconds; at least ``MIN_PAIRS`` run, unless the
             candidate loses clearly.
-        patience_s: As long as it may take to prove a gain that was seen by then.
-        at_least: Smallest ratio worth keeping.
+        max_extended_s: As long as it may take to prove a gain that was seen by then.
+        min_ratio: Smallest ratio worth keeping.
         clock: Seconds; a fake one makes the stopping rule testable.
     """
     started = clock()
@@ -175,26 +177,26 @@ def interleave(
         order = ((base, ours), (candidate, theirs))
         for runner, blocks in order if pair % 2 == 0 else order[::-1]:
             blocks.append(runner.block(block_s))
-        if pair + 1 >= LOST_PAIRS and _lost(ours, theirs, at_least):
+        if pair + 1 >= MIN_LOST_PAIRS and _lost(ours, theirs, min_ratio):
             break
         if pair + 1 >= MIN_PAIRS:
-            found = _compare(ours, theirs, at_least)
+            found = _compare(ours, theirs, min_ratio)
             passed_s = clock() - started
-            if _decided(found, at_least):
+            if _decided(found, min_ratio):
                 break
-            if passed_s > max(budget_s, _worth_s(found, at_least, passed_s, patience_s)):
+            if passed_s > max(budget_s, _worth_s(found, min_ratio, passed_s, max_extended_s)):
                 break
-    found = _compare(ours, theirs, at_least)
+    found = _compare(ours, theirs, min_ratio)
     return Trial(summarize(ours), summarize(theirs), found)
 
 
-def patiently(
+def interleave_until_budget(
     base: Runner,
     candidate: Runner,
     *,
     block_s: float,
     budget_s: float,
-    at_least: float = 1.0,
+    min_ratio: float = 1.0,
     clock: Callable[[], float] = time.monotonic,
 ) -> Trial:
     """As many pairs as the time allows, looked at once, at the end.
@@ -207,20 +209,20 @@ def patiently(
         candidate: The version under trial.
         block_s: Seconds of one block.
         budget_s: Stop adding pairs after this many seconds; at least ``MIN_PAIRS`` run, at most
-            ``MAX_PATIENT_PAIRS``.
-        at_least: Smallest ratio worth keeping.
+            ``MAX_PAIRS_UNTIL_BUDGET``.
+        min_ratio: Smallest ratio worth keeping.
         clock: Seconds.
     """
     started = clock()
     ours: list[Block] = []
     theirs: list[Block] = []
-    while len(ours) < MAX_PATIENT_PAIRS:
+    while len(ours) < MAX_PAIRS_UNTIL_BUDGET:
         if len(ours) >= MIN_PAIRS and clock() - started > budget_s:
             break
         order = ((base, ours), (candidate, theirs))
         for runner, blocks in order if len(ours) % 2 == 0 else order[::-1]:
             blocks.append(runner.block(block_s))
-    found = _compare(ours, theirs, at_least, looking=False)
+    found = _compare(ours, theirs, min_ratio, looking=False)
     return Trial(summarize(ours), summarize(theirs), found)
 
 
@@ -241,7 +243,7 @@ def _worth_s(found: Comparison, at_least: float, passed_s: float, patience_s: fl
 def _lost(base: list[Block], candidate: list[Block], at_least: float) -> bool:
     """It lost every time, by far. Giving up needs less evidence than keeping: nothing is harmed."""
     pairs = zip(*_speeds(base, candidate), strict=True)
-    losing = LOSING * min(1.0, at_least)  # some pay although their steps take longer
+    losing = MAX_LOSING_RATIO * min(1.0, at_least)  # some pay although their steps take longer
     return all(theirs < losing * ours for ours, theirs in pairs)
 
 
@@ -249,8 +251,8 @@ def _compare(
     base: list[Block], candidate: list[Block], at_least: float, *, looking: bool = True
 ) -> Comparison:
     as_they_are = ([b.samples_per_s for b in blocks] for blocks in (base, candidate))
-    plain = compare(*as_they_are, at_least=at_least, looking=looking)
-    found = compare(*_speeds(base, candidate), at_least=at_least, looking=looking)
+    plain = compare(*as_they_are, min_ratio=at_least, is_sequential=looking)
+    found = compare(*_speeds(base, candidate), min_ratio=at_least, is_sequential=looking)
     # What a version always loses between epochs is its own, however fast it is within them.
     return plain if found.verdict == "faster" and plain.ratio < 1.0 else found
 
@@ -262,12 +264,15 @@ def _speeds(base: list[Block], candidate: list[Block]) -> tuple[list[float], lis
     the epoch lasts in another. Such luck would hide what a version does within them.
     """
     both = (base, candidate)
-    if any(b.ends_s is None for blocks in both for b in blocks):
+    if any(b.between_epochs_s is None for blocks in both for b in blocks):
         return [b.samples_per_s for b in base], [b.samples_per_s for b in candidate]
-    lost_s = sum(b.ends_s or 0.0 for blocks in both for b in blocks)
+    lost_s = sum(b.between_epochs_s or 0.0 for blocks in both for b in blocks)
     between_s = lost_s / sum(b.samples for blocks in both for b in blocks)
     ours, theirs = (
-        [b.samples / (b.wall_s - (b.ends_s or 0.0) + between_s * b.samples) for b in blocks]
+        [
+            b.samples / (b.wall_s - (b.between_epochs_s or 0.0) + between_s * b.samples)
+            for b in blocks
+        ]
         for blocks in both
     )
     return ours, theirs

@@ -24,25 +24,25 @@ _ROUNDS: Final = 3
 
 
 @dataclass(frozen=True)
-class Memory:
+class MemorySnapshot:
     """What a process was given so far.
 
     Attributes:
-        faults: How often it touched a page that was not there.
-        bytes: Of what it has now.
+        page_faults: How often it touched a page that was not there.
+        resident_bytes: Of what it has now.
         system_s: CPU seconds that the operating system worked for it.
     """
 
-    faults: int
-    bytes: int
+    page_faults: int
+    resident_bytes: int
     system_s: float
 
 
-def memory() -> Memory | None:
+def take_memory_snapshot() -> MemorySnapshot | None:
     """Of this process; None where nobody counts.
 
     Example:
-        >>> found = memory()
+        >>> found = take_memory_snapshot()
         >>> found is None or found.bytes > 0
         True
     """
@@ -50,24 +50,28 @@ def memory() -> Memory | None:
         return None
     used = resource.getrusage(resource.RUSAGE_SELF)
     held = int(psutil.Process().memory_info().rss)
-    return Memory(int(used.ru_minflt), held, used.ru_stime)
+    return MemorySnapshot(int(used.ru_minflt), held, used.ru_stime)
 
 
-def faulting_s(since: Memory | None) -> float:
+def page_fault_s_since(start: MemorySnapshot | None) -> float:
     """CPU seconds in which this process was given back what it had had before; 0 if unknown.
 
     What it has beyond that time is not counted: it had to be given.
 
     Example:
-        >>> faulting_s(memory()) >= 0
+        >>> page_fault_s_since(take_memory_snapshot()) >= 0
         True
     """
-    now = memory()
-    if since is None or now is None or now.faults == since.faults:
+    now = take_memory_snapshot()
+    if start is None or now is None or now.page_faults == start.page_faults:
         return 0.0
     fault_s, fault_bytes = _fault()
-    anew = now.faults - since.faults - max(0, now.bytes - since.bytes) / fault_bytes
-    return min(max(0.0, anew) * fault_s, now.system_s - since.system_s)
+    anew = (
+        now.page_faults
+        - start.page_faults
+        - max(0, now.resident_bytes - start.resident_bytes) / fault_bytes
+    )
+    return min(max(0.0, anew) * fault_s, now.system_s - start.system_s)
 
 
 @functools.cache

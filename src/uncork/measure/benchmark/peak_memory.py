@@ -17,35 +17,35 @@ _PEAK: Final = "VmHWM:"
 
 
 @dataclass
-class Peak:
+class PeakMemory:
     """What a block took at its height.
 
     Attributes:
-        bytes: Beyond what was taken when it began; 0 until it ends.
-        highest: All that was taken by the process.
+        added_bytes: Beyond what was taken when it began; 0 until it ends.
+        total_bytes: All that was taken by the process.
     """
 
-    bytes: int = 0
-    highest: int = 0
+    added_bytes: int = 0
+    total_bytes: int = 0
 
 
 @contextmanager
-def peak_memory() -> Iterator[Peak]:
+def measure_peak_memory() -> Iterator[PeakMemory]:
     """Watch the memory of this process; where it keeps no peak, what is taken at the end counts.
 
     Example:
-        >>> with peak_memory() as peak:
+        >>> with measure_peak_memory() as peak:
         ...     _ = bytearray(1 << 26)
         >>> peak.bytes >= 0
         True
     """
-    found, before = Peak(), _taken()
+    found, before = PeakMemory(), _taken()
     forgotten = _forget()
     try:
         yield found
     finally:
-        found.highest = _highest() if forgotten else _taken()
-        found.bytes = max(0, found.highest - before)
+        found.total_bytes = _highest() if forgotten else _taken()
+        found.added_bytes = max(0, found.total_bytes - before)
 
 
 def _forget() -> bool:

@@ -12,14 +12,14 @@ _MOST_S: Final = 0.6
 _QUIET: Final = 0.3
 
 
-def settle() -> float:
+def wait_until_idle() -> float:
     """Wait until hardly any thread of this process computes; seconds it took.
 
     An iterator that was left goes on for a while: it ends the calls that it began, and gives back
     what it had prepared, gigabytes perhaps. That belongs to whoever left it.
 
     Example:
-        >>> settle() < 5.0
+        >>> wait_until_idle() < 5.0
         True
     """
     begin = time.perf_counter()

@@ -9,19 +9,19 @@ import tensorflow as tf
 from tensorflow.python.profiler import trace
 
 
-def trace_into(folder: str, steps: Callable[[], object]) -> None:
+def write_trace(folder: str, run_steps: Callable[[], object]) -> None:
     """Let some steps run under TensorFlow's profiler, and keep what it saw.
 
     Args:
         folder: What ``tensorboard --logdir`` is to be given; each trace has its own place in it.
-        steps: Runs at least one.
+        run_steps: Runs at least one.
 
     Raises:
         tensorflow.errors.OpError: Somebody profiles already, or the folder cannot be written.
     """
     tf.profiler.experimental.start(folder)
     try:
-        steps()
+        run_steps()
     finally:
         tf.profiler.experimental.stop()
 
@@ -33,7 +33,7 @@ class StepMarks:
 
     Example:
         >>> marks = StepMarks()
-        >>> marks.next()
+        >>> marks.start_step()
         >>> marks.end()
     """
 
@@ -41,35 +41,35 @@ class StepMarks:
         self._mark: Any = None
         self._number = 0
 
-    def next(self) -> None:
+    def start_step(self) -> None:
         """A step begins; the one before ends, if there is one."""
-        self.end()
+        self.end_step()
         if trace.enabled:
             self._mark = tf.profiler.experimental.Trace("train", step_num=self._number, _r=1)
             self._mark.__enter__()
             self._number += 1
 
-    def end(self) -> None:
+    def end_step(self) -> None:
         """The last one, too, has its end."""
         if self._mark is not None:
             self._mark.__exit__(None, None, None)
             self._mark = None
 
 
-def numbered(executions: Iterator[int]) -> Iterator[int]:
+def mark_steps(executions: Iterator[int]) -> Iterator[int]:
     """The same, each marked as a step with all that it takes.
 
     Example:
-        >>> list(numbered(iter([1, 1])))
+        >>> list(mark_steps(iter([1, 1])))
         [1, 1]
     """
     marks = StepMarks()
     try:
         while True:
-            marks.next()
+            marks.start_step()
             done = next(executions, None)
             if done is None:
                 return
             yield done
     finally:
-        marks.end()
+        marks.end_step()

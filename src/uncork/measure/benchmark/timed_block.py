@@ -15,17 +15,17 @@ from tensorflow.python.eager import context
 from tensorflow.python.eager.polymorphic_function import tracing_compilation
 
 from uncork.measure.benchmark.interleave import Block
-from uncork.measure.benchmark.page_faults import faulting_s, memory
-from uncork.measure.benchmark.step_trace import numbered
+from uncork.measure.benchmark.page_faults import page_fault_s_since, take_memory_snapshot
+from uncork.measure.benchmark.step_trace import mark_steps
 
 _ROUNDS: Final = 20_000
 
 
-def clock_s() -> float:
+def timing_overhead_s() -> float:
     """Seconds that one timed step spends in our own loop: a generator's turn and a clock reading.
 
     Example:
-        >>> 0 < clock_s() < 1e-3
+        >>> 0 < timing_overhead_s() < 1e-3
         True
     """
     begin = time.perf_counter()
@@ -43,14 +43,14 @@ def _turns(count: int) -> Iterator[int]:
 _COUNTER = getattr(tracing_compilation, "_graph_building_time_counter", None)
 
 
-def tracing_s() -> float:
+def total_tracing_s() -> float:
     """Seconds since the process began; 0 where this TensorFlow does not count them.
 
     Example:
         >>> import tensorflow as tf
-        >>> before = tracing_s()
+        >>> before = total_tracing_s()
         >>> _ = tf.function(lambda x: x + 1)(1)
-        >>> tracing_s() > before
+        >>> total_tracing_s() > before
         True
     """
     return 0.0 if _COUNTER is None else _COUNTER.get_cell().value() / 1e6
@@ -58,58 +58,62 @@ def tracing_s() -> float:
 
 # Executions before the clock starts: a new iterator's threads and buffers need some, for a part of
 # the block's length, but a block of very short executions need not wait for hundreds of them.
-WARM_EXECUTIONS: Final = 2
-WARM_SHARE: Final = 0.25
-MOST_WARM_EXECUTIONS: Final = 64
+MIN_WARMUP_EXECUTIONS: Final = 2
+WARMUP_SHARE: Final = 0.25
+MAX_WARMUP_EXECUTIONS: Final = 64
 
 
-def timed(
+def time_block(
     executions: Iterator[int],
-    seconds: float,
+    block_s: float,
     samples_per_step: float,
     *,
-    warm: bool = False,
-    warm_steps: int = 0,
-    between: Callable[[], tuple[int, float]] | None = None,
+    skip_warmup: bool = False,
+    min_warmup_steps: int = 0,
+    read_epoch_ends: Callable[[], tuple[int, float]] | None = None,
 ) -> Block:
     """Let the warm-up pass, then count steps until the time is up.
 
     Args:
         executions: Runs some steps at each turn and gives their number.
-        seconds: How long to time; at least one execution always is.
+        block_s: How long to time; at least one execution always is.
         samples_per_step: Samples of one step.
-        warm: There is no warm-up: what starts up belongs to what is timed.
-        warm_steps: How many steps the warm-up has at least.
-        between: How many epochs have ended so far, and seconds that passed between them.
+        skip_warmup: There is no warm-up: what starts up belongs to what is timed.
+        min_warmup_steps: How many steps the warm-up has at least.
+        read_epoch_ends: How many epochs have ended so far, and seconds that passed between them.
 
     Example:
-        >>> timed(iter([1] * 10), 0.0, 32.0).samples
+        >>> time_block(iter([1] * 10), 0.0, 32.0).samples
         32.0
     """
     started = time.perf_counter()
-    if not warm:
-        _warm_up(executions, seconds, warm_steps)
+    if not skip_warmup:
+        _warm_up(executions, block_s, min_warmup_steps)
     context.async_wait()
-    traced_s, ended, steps = tracing_s(), between() if between else (0, 0.0), 0
-    held = memory()
+    traced_s, ended, steps = (
+        total_tracing_s(),
+        read_epoch_ends() if read_epoch_ends else (0, 0.0),
+        0,
+    )
+    held = take_memory_snapshot()
     cpu, begin = time.process_time(), time.perf_counter()
-    for done in numbered(executions):
+    for done in mark_steps(executions):
         steps += done
-        if time.perf_counter() - begin >= seconds:
+        if time.perf_counter() - begin >= block_s:
             break
     context.async_wait()
     wall_s, cpu_s = time.perf_counter() - begin, time.process_time() - cpu
-    ends, ends_s = between() if between else ended
+    ends, ends_s = read_epoch_ends() if read_epoch_ends else ended
     return Block(
         steps=steps,
         samples=steps * samples_per_step,
         wall_s=wall_s,
         cpu_s=cpu_s,
         warmup_s=begin - started,
-        tracing_s=tracing_s() - traced_s,
-        ends=ends - ended[0],
-        ends_s=ends_s - ended[1] if between else None,
-        faulting_s=faulting_s(held),
+        tracing_s=total_tracing_s() - traced_s,
+        epoch_ends=ends - ended[0],
+        between_epochs_s=ends_s - ended[1] if read_epoch_ends else None,
+        page_fault_s=page_fault_s_since(held),
     )
 
 
@@ -118,6 +122,6 @@ def _warm_up(executions: Iterator[int], seconds: float, least: int) -> None:
     for count, done in enumerate(executions, start=1):
         steps += done
         warm_s = time.perf_counter() - started
-        long_enough = warm_s >= WARM_SHARE * seconds or count >= MOST_WARM_EXECUTIONS
-        if count >= WARM_EXECUTIONS and steps >= least and long_enough:
+        long_enough = warm_s >= WARMUP_SHARE * seconds or count >= MAX_WARMUP_EXECUTIONS
+        if count >= MIN_WARMUP_EXECUTIONS and steps >= least and long_enough:
             return

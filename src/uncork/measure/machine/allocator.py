@@ -7,7 +7,7 @@ import os
 import platform
 from typing import Final
 
-from uncork.core.base.machine import PLAIN_ALLOCATOR
+from uncork.core.base.machine import DEFAULT_ALLOCATOR
 
 # Names and values of glibc's mallopt. One arena: those of other threads give memory back whatever
 # they are told, and have no room for large pieces. No mapping of its own for a large piece, and
@@ -45,7 +45,7 @@ def allocator() -> str:
     chosen = [name for name in _CHOSEN if name in os.environ]
     if "glibc.malloc" in os.environ.get("GLIBC_TUNABLES", ""):
         chosen.append("GLIBC_TUNABLES")
-    return f"{PLAIN_ALLOCATOR}, set by {chosen[0]}" if chosen else PLAIN_ALLOCATOR
+    return f"{DEFAULT_ALLOCATOR}, set by {chosen[0]}" if chosen else DEFAULT_ALLOCATOR
 
 
 def keep_freed_memory() -> bool:
@@ -56,13 +56,13 @@ def keep_freed_memory() -> bool:
     Returns:
         Whether it does.
     """
-    if not is_memory_kept() and allocator() == PLAIN_ALLOCATOR:
+    if not is_keeping_freed_memory() and allocator() == DEFAULT_ALLOCATOR:
         set_to = getattr(ctypes.CDLL(None), "mallopt", None)
         _kept.append(set_to is not None and all([set_to(*s) == 1 for s in _SETTINGS.values()]))
-    return is_memory_kept()
+    return is_keeping_freed_memory()
 
 
-def is_memory_kept() -> bool:
+def is_keeping_freed_memory() -> bool:
     """Whether :func:`keep_freed_memory` is in force here, or the process was started like that."""
     started_so = all(os.environ.get(name) == value for name, value in _STARTED_SO.items())
     return any(_kept) or (started_so and platform.libc_ver()[0] == "glibc")

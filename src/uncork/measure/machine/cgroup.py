@@ -11,15 +11,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-ROOT: Final = Path("/sys/fs/cgroup")
-MEMBERSHIP: Final = Path("/proc/self/cgroup")
+CGROUP_ROOT: Final = Path("/sys/fs/cgroup")
+CGROUP_MEMBERSHIP: Final = Path("/proc/self/cgroup")
 # Version 1 writes "no limit" as a huge number of bytes, close to 2**63.
-NO_LIMIT: Final = 1 << 60
+NO_LIMIT_BYTES: Final = 1 << 60
 # What the system takes back from files whenever memory is asked for, as either version calls it.
 _OF_FILES: Final = {"inactive_file", "total_inactive_file"}
 
 
-def quota(root: Path = ROOT) -> float:
+def cpu_quota(root: Path = CGROUP_ROOT) -> float:
     """Cores whose time the process may take; infinite where nothing limits it."""
     found = [math.inf]
     for folder in _folders(root, ""):
@@ -32,14 +32,14 @@ def quota(root: Path = ROOT) -> float:
     return min(found)
 
 
-def memory_limit(root: Path = ROOT) -> int:
+def memory_limit_bytes(root: Path = CGROUP_ROOT) -> int:
     """Bytes that the process may take together with all others of its group."""
-    return min((limit for limit, _ in _memory(root)), default=NO_LIMIT)
+    return min((limit for limit, _ in _memory(root)), default=NO_LIMIT_BYTES)
 
 
-def free_memory(root: Path = ROOT) -> int:
+def free_memory_bytes(root: Path = CGROUP_ROOT) -> int:
     """Bytes that it may still take. What only keeps files in memory makes room by itself."""
-    return min((limit - taken for limit, taken in _memory(root)), default=NO_LIMIT)
+    return min((limit - taken for limit, taken in _memory(root)), default=NO_LIMIT_BYTES)
 
 
 def _memory(root: Path) -> Iterator[tuple[int, int]]:
@@ -51,7 +51,7 @@ def _memory(root: Path) -> Iterator[tuple[int, int]]:
             most = _read(folder / limit) or "max"
             if most != "max":
                 taken = int(_read(folder / used) or 0) - _of_files(folder)
-                yield min(int(most), NO_LIMIT), max(0, taken)
+                yield min(int(most), NO_LIMIT_BYTES), max(0, taken)
 
 
 def _of_files(folder: Path) -> int:
@@ -77,7 +77,7 @@ def _folders(root: Path, controller: str) -> Iterator[Path]:
 
 def _own(controller: str) -> Path:
     """Where the process is, below the root."""
-    for line in _read(MEMBERSHIP).splitlines():
+    for line in _read(CGROUP_MEMBERSHIP).splitlines():
         _, names, path = line.split(":", 2)
         if controller in names.split(","):
             return Path(path.lstrip("/"))

@@ -28,17 +28,17 @@ class ColdReads:
     """Files that were read from where they are kept.
 
     Attributes:
-        files: How many.
-        bytes: Of what was read of them.
+        file_count: How many.
+        total_bytes: Of what was read of them.
         wall_s: Elapsed seconds, several at once.
     """
 
-    files: int
-    bytes: int
+    file_count: int
+    total_bytes: int
     wall_s: float
 
 
-def cold_reads(paths: Sequence[str | bytes], *, budget_s: float = 0.5) -> ColdReads | None:
+def measure_cold_reads(paths: Sequence[str | bytes], *, budget_s: float = 0.5) -> ColdReads | None:
     """Read some files, or their beginnings, after the system was asked to forget those parts.
 
     The files are not changed, and what was read is remembered again. Of files that the system goes
@@ -52,7 +52,7 @@ def cold_reads(paths: Sequence[str | bytes], *, budget_s: float = 0.5) -> ColdRe
         None where none could be read so, or this system cannot be asked.
 
     Example:
-        >>> cold_reads(["no such file"]) is None
+        >>> measure_cold_reads(["no such file"]) is None
         True
     """
     if not hasattr(os, "posix_fadvise") or not hasattr(os, "RWF_NOWAIT"):

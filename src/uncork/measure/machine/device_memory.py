@@ -6,7 +6,7 @@ import tensorflow as tf
 from tensorflow.python.client import device_lib
 
 
-def room(device: str) -> int | None:
+def free_device_bytes(device: str) -> int | None:
     """Bytes beyond the most that this process has had in use on a device so far.
 
     Args:
@@ -16,21 +16,21 @@ def room(device: str) -> int | None:
         None where TensorFlow does not tell, as of a TPU, or of a device of another process.
 
     Example:
-        >>> room("/device:CPU:0") is None
+        >>> free_device_bytes("/device:CPU:0") is None
         True
     """
-    total = limit(device)
-    return None if total is None else max(0, total - peak(device))
+    total = device_limit_bytes(device)
+    return None if total is None else max(0, total - device_peak_bytes(device))
 
 
-def limit(device: str) -> int | None:
-    """Bytes that this process may take on a device; None as of :func:`room`.
+def device_limit_bytes(device: str) -> int | None:
+    """Bytes that this process may take on a device; None as of :func:`free_device_bytes`.
 
     Args:
         device: In TensorFlow's words.
 
     Example:
-        >>> limit("/device:CPU:0") is None
+        >>> device_limit_bytes("/device:CPU:0") is None
         True
     """
     name = _name(device)
@@ -40,17 +40,17 @@ def limit(device: str) -> int | None:
     return int(limits.get(f"/device:{name}") or 0) or None
 
 
-def peak(device: str) -> int:
-    """Bytes that this process has had in use on a device at most, since :func:`forget_peak`.
+def device_peak_bytes(device: str) -> int:
+    """Bytes that this process has had in use on a device at most, since :func:`reset_device_peak`.
 
     Args:
-        device: One that has a :func:`limit`.
+        device: One that has a :func:`device_limit_bytes`.
     """
     return int(tf.config.experimental.get_memory_info(_name(device))["peak"])
 
 
-def forget_peak(device: str) -> None:
-    """Begin anew to look for the :func:`peak` of a device that has a :func:`limit`."""
+def reset_device_peak(device: str) -> None:
+    """Reset the :func:`device_peak_bytes` of a device that has a :func:`device_limit_bytes`."""
     tf.config.experimental.reset_memory_stats(_name(device))
 
 

@@ -15,8 +15,8 @@ from tensorflow.python.eager import context
 
 from uncork.core.base.machine import Machine
 from uncork.core.base.record import replace
-from uncork.core.documents.plan import INTRA_OP_THREADS
-from uncork.measure.machine.probe import probe
+from uncork.core.documents.plan import INTRA_OP_THREADS_VARIABLE
+from uncork.measure.machine.probe import probe_host
 
 # x86 flags of native bfloat16 dot products, as Linux spells them.
 _CPU_FLAGS: Final = frozenset({"avx512_bf16", "amx_bf16"})
@@ -31,28 +31,28 @@ _AMPERE: Final = (8, 0)
 _VOLTA: Final = (7, 0)
 
 
-def machine() -> Machine:
+def detect_machine() -> Machine:
     """This machine as TensorFlow sees it, and what it does not see.
 
     Example:
-        >>> machine().tensorflow != ""
+        >>> detect_machine().tensorflow != ""
         True
     """
     devices = accelerators()
     return replace(
-        probe(devices),
+        probe_host(devices),
         unused_gpus=() if tf.config.list_physical_devices("GPU") or devices else driver_gpus(),
-        built_with_cuda=bool(tf.test.is_built_with_cuda()),
-        logical_devices=logical_devices(),
-        op_threads=tf.config.threading.get_intra_op_parallelism_threads(),
+        is_built_with_cuda=bool(tf.test.is_built_with_cuda()),
+        logical_device_count=logical_device_count(),
+        intra_op_threads=tf.config.threading.get_intra_op_parallelism_threads(),
     )
 
 
-def processes_of_cluster() -> int:
+def cluster_process_count() -> int:
     """How many processes take the steps of a training together; 1 where this one is alone.
 
     Example:
-        >>> processes_of_cluster()
+        >>> cluster_process_count()
         1
     """
     # No public name tells of it. One that hands out all the work itself, as to a TPU, is alone.
@@ -60,13 +60,13 @@ def processes_of_cluster() -> int:
     return 1 if server is None else sum(len(job.tasks) for job in server.cluster.job)
 
 
-def logical_devices() -> int:
+def logical_device_count() -> int:
     """Devices of the best kind that there is, as scripts may have divided them.
 
     The processors of several servers are no devices of one: the most that one of them has count.
 
     Example:
-        >>> logical_devices()
+        >>> logical_device_count()
         1
     """
     kind = best_device()
@@ -89,7 +89,7 @@ def best_device() -> Literal["TPU", "GPU", "CPU"]:
     return "GPU" if tf.config.list_logical_devices("GPU") else "CPU"
 
 
-def driver_gpus(driver: Path = _DRIVER, nodes: Path = _NODES) -> tuple[str, ...]:
+def driver_gpus(driver: Path = _DRIVER, device_nodes: Path = _NODES) -> tuple[str, ...]:
     """Models of the GPUs that NVIDIA's driver shows, whether TensorFlow can use them or not.
 
     A container sees the driver of its host even when it was given no GPU; then there are no nodes.
@@ -98,7 +98,7 @@ def driver_gpus(driver: Path = _DRIVER, nodes: Path = _NODES) -> tuple[str, ...]
         >>> driver_gpus(Path("/nowhere"))
         ()
     """
-    if not any(nodes.glob("nvidia[0-9]*")):
+    if not any(device_nodes.glob("nvidia[0-9]*")):
         return ()
     files = sorted(driver.glob("gpus/*/information"))
     lines = (line for file in files for line in file.read_text().splitlines())
@@ -116,7 +116,7 @@ def accelerators() -> tuple[str, ...]:
     return tuple(_describe(device) for device in found)
 
 
-def native_bfloat16() -> bool | None:
+def has_native_bfloat16() -> bool | None:
     """Whether training here computes bfloat16 in hardware; None where that is not known."""
     gpus = tf.config.get_visible_devices("GPU")
     if tf.config.get_visible_devices("TPU"):
@@ -130,22 +130,22 @@ def native_bfloat16() -> bool | None:
     return cpu_has_bfloat16(_cpu_flags())
 
 
-def rounds_to_tf32() -> bool:
+def is_tf32_enabled() -> bool:
     """Whether products of float32 are computed with 10 bits of their fractions here.
 
     Example:
-        >>> rounds_to_tf32() and not accelerators()
+        >>> is_tf32_enabled() and not accelerators()
         False
     """
     gpus = tf.config.get_visible_devices("GPU")
     return (
         bool(gpus)
-        and bool(native_bfloat16())  # both came with Ampere
+        and bool(has_native_bfloat16())  # both came with Ampere
         and bool(tf.config.experimental.tensor_float_32_execution_enabled())
     )
 
 
-def native_float16() -> bool | None:
+def has_native_float16() -> bool | None:
     """Whether training here is fast in float16; None where that is not known.
 
     That takes tensor cores, which NVIDIA's GPUs have from Volta on. A CPU that computes float16 at
@@ -182,8 +182,8 @@ def _describe(device: object) -> str:
     return f"{name} {details.get('device_name', '')}".strip()
 
 
-def chosen_threads() -> int:
+def configured_intra_op_threads() -> int:
     """Threads for the work within a kernel, as the script or its environment chose; 0 where not."""
-    given = os.environ.get(INTRA_OP_THREADS, "")
+    given = os.environ.get(INTRA_OP_THREADS_VARIABLE, "")
     own: int = tf.config.threading.get_intra_op_parallelism_threads()
     return own or (int(given) if given.isdecimal() else 0)

@@ -21,44 +21,44 @@ _START: list[float] = []
 _HIDING = ("CUDA_VISIBLE_DEVICES", "ONEDNN_MAX_CPU_ISA", "TF_ENABLE_ONEDNN_OPTS")
 
 
-def probe(devices: tuple[str, ...] = ()) -> Machine:
+def probe_host(devices: tuple[str, ...] = ()) -> Machine:
     """Describe this machine as the present process sees it.
 
     Args:
         devices: Accelerators, named by the layer that may ask TensorFlow for them.
 
     Example:
-        >>> probe().cpus > 0
+        >>> probe_host().cpus > 0
         True
     """
     return Machine(
-        cpus=cpus(),
+        cpus=usable_cpus(),
         cpu_model=_cpu_model(),
-        memory_bytes=memory_limit(),
+        memory_bytes=memory_limit_bytes(),
         devices=devices,
         python=platform.python_version(),
         tensorflow=_loaded_version("tensorflow"),
         keras=_loaded_version("keras"),
-        allowed_cpus=allowed_cpus(),
+        cpus_at_start=cpus_at_start(),
         jax=jax_version(),
         allocator=allocator(),
-        variables=tuple(f"{k}={os.environ[k]}" for k in _HIDING if k in os.environ),
+        environment_variables=tuple(f"{k}={os.environ[k]}" for k in _HIDING if k in os.environ),
     )
 
 
-def cpus() -> float:
+def usable_cpus() -> float:
     """Cores this process may keep busy: its affinity, or the cgroup's quota if that is smaller."""
-    return min(schedulable_cpus(), cgroup.quota())
+    return min(schedulable_cpus(), cgroup.cpu_quota())
 
 
-def remember_start() -> None:
+def remember_initial_cpus() -> None:
     """Keep in mind what this process may use now, before a script binds it to less."""
     _START.append(schedulable_cpus())
 
 
-def allowed_cpus() -> float:
-    """The same as :func:`cpus`, at the time of :func:`remember_start`; now, where nobody did."""
-    return min(_START[-1] if _START else schedulable_cpus(), cgroup.quota())
+def cpus_at_start() -> float:
+    """As :func:`usable_cpus`, at the time of :func:`remember_initial_cpus`; now, without that."""
+    return min(_START[-1] if _START else schedulable_cpus(), cgroup.cpu_quota())
 
 
 def schedulable_cpus() -> int:
@@ -67,14 +67,14 @@ def schedulable_cpus() -> int:
     return there or 1
 
 
-def memory_limit() -> int:
+def memory_limit_bytes() -> int:
     """Bytes this process may use at most: physical memory, or the cgroup's limit if smaller."""
-    return min(int(psutil.virtual_memory().total), cgroup.memory_limit())
+    return min(int(psutil.virtual_memory().total), cgroup.memory_limit_bytes())
 
 
-def available_memory() -> int:
+def available_memory_bytes() -> int:
     """Bytes that can still be taken now without swapping or meeting a limit of this process's."""
-    free = min(psutil.virtual_memory().available, cgroup.free_memory(), _free_addresses())
+    free = min(psutil.virtual_memory().available, cgroup.free_memory_bytes(), _free_addresses())
     return max(0, int(free))
 
 
@@ -86,7 +86,7 @@ def _free_addresses() -> int:
         limit = told.removeprefix(_ADDRESSES).split()[0]
         return int(limit) - int(psutil.Process().memory_info().vms)
     except (OSError, StopIteration, ValueError):  # not Linux, or "unlimited"
-        return cgroup.NO_LIMIT
+        return cgroup.NO_LIMIT_BYTES
 
 
 def _cpu_model() -> str:

@@ -12,7 +12,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function
 
-from uncork.pycode.frames.stack import outwards, owner, place, user_frame
+from uncork.pycode.frames.stack import code_owner, format_location, iterate_frames, user_frame
 
 
 class CompiledCalls:
@@ -21,21 +21,21 @@ class CompiledCalls:
     Attributes:
         count: How often.
         at: The user's line that made the last call.
-        line: The same, its file and number.
-        inside: Names of the user's functions from which calls were made.
-        by_users: Nothing of Keras's stood between them and the functions.
+        source_line: The same, its file and number.
+        caller_names: Names of the user's functions from which calls were made.
+        is_called_by_user_code: Nothing of Keras's stood between them and the functions.
     """
 
     def __init__(self) -> None:
         self.count = 0
         self.at: str | None = None
-        self.line = ("", 0)
-        self.inside: tuple[str, ...] = ()
-        self.by_users = True
+        self.source_line = ("", 0)
+        self.caller_names: tuple[str, ...] = ()
+        self.is_called_by_user_code = True
         self._calls: dict[int, functools.partial[Any]] = {}
 
     @property
-    def calls(self) -> tuple[functools.partial[Any], ...]:
+    def last_calls(self) -> tuple[functools.partial[Any], ...]:
         """The last call of each function, to be made again."""
         return tuple(self._calls.values())
 
@@ -44,28 +44,31 @@ class CompiledCalls:
         self.count += 1
         self._calls[id(function)] = functools.partial(function, *args, **kwargs)
         users = user_frame(frame)
-        self.by_users = self.by_users and not _is_keras_s(frame)
+        self.is_called_by_user_code = self.is_called_by_user_code and not _is_keras_s(frame)
         if users is None:
             self.at = None
             return
-        self.line = (users.f_code.co_filename, users.f_lineno)
-        self.at = place(*self.line)
-        if users.f_code.co_name not in self.inside:
-            self.inside = (*self.inside, users.f_code.co_name)
+        self.source_line = (users.f_code.co_filename, users.f_lineno)
+        self.at = format_location(*self.source_line)
+        if users.f_code.co_name not in self.caller_names:
+            self.caller_names = (*self.caller_names, users.f_code.co_name)
 
 
 def _is_keras_s(frame: Any) -> bool:
     """Its trainer calls functions of its own, which nobody runs otherwise there."""
-    return next((who for who in map(owner, outwards(frame)) if who != "library"), "") == "keras"
+    return (
+        next((who for who in map(code_owner, iterate_frames(frame)) if who != "library"), "")
+        == "keras"
+    )
 
 
 @contextmanager
-def compiled_calls() -> Iterator[CompiledCalls]:
+def observe_compiled_calls() -> Iterator[CompiledCalls]:
     """Watch them inside the block.
 
     Example:
         >>> double = tf.function(lambda x: 2 * x, autograph=False)
-        >>> with compiled_calls() as found:
+        >>> with observe_compiled_calls() as found:
         ...     four = double(tf.constant(2))
         >>> found.count, int(found.calls[0]())
         (1, 4)

@@ -16,13 +16,13 @@ from typing import Any, Final
 
 from tensorflow.python.framework import ops
 
-from uncork.pycode.frames.stack import place, user_frame
+from uncork.pycode.frames.stack import format_location, user_frame
 
 # What reading a value takes where it is there already.
 _AT_ONCE_S: Final = 50e-6
 
 
-class Waits:
+class HostWaits:
     """Seconds that the main thread waited, and the user's line that read what it waited for."""
 
     def __init__(self) -> None:
@@ -41,22 +41,22 @@ class Waits:
         self.seconds += seconds
         users = user_frame(frame)
         if users is not None:
-            line = place(users.f_code.co_filename, users.f_lineno)
+            line = format_location(users.f_code.co_filename, users.f_lineno)
             self._lines[line] += seconds  # type: ignore[assignment]
 
 
 @contextmanager
-def waits() -> Iterator[Waits]:
+def observe_host_waits() -> Iterator[HostWaits]:
     """Count every value that Python reads inside the block.
 
     Example:
         >>> import tensorflow as tf
-        >>> with waits() as found:
-        ...     value = float(tf.constant(1.0))
+        >>> with observe_host_waits() as found:
+        ...     redact_value = float(tf.constant(1.0))
         >>> value, found.seconds < 0.1
         (1.0, True)
     """
-    kind, found = ops._EagerTensorBase, Waits()
+    kind, found = ops._EagerTensorBase, HostWaits()
     read = kind._numpy
 
     def timed(tensor: Any) -> Any:

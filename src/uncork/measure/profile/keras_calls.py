@@ -15,8 +15,8 @@ from typing import Any, Final
 import keras
 from keras.src.backend.tensorflow.trainer import TensorFlowTrainer
 
-from uncork.measure.benchmark.timed_block import tracing_s
-from uncork.pycode.frames.stack import place, user_frame
+from uncork.measure.benchmark.timed_block import total_tracing_s
+from uncork.pycode.frames.stack import format_location, user_frame
 
 _METHODS: Final = ("evaluate", "predict")
 # The last of them, for a proof.
@@ -30,23 +30,23 @@ class KerasCall:
     Attributes:
         method: Keras's own: the model is its first argument.
         model: The user's.
-        given: To it, by name.
+        arguments: To it, by name.
     """
 
     method: Callable[..., Any]
     model: Any
-    given: dict[str, Any]
+    arguments: dict[str, Any]
 
     @property
-    def may_be_repeated(self) -> bool:
+    def is_repeatable(self) -> bool:
         """It reads arrays, which stay; a generator would be read on, a loader do its work again."""
-        read = keras.tree.flatten([self.given.get(n) for n in ("x", "y", "sample_weight")])
+        read = keras.tree.flatten([self.arguments.get(n) for n in ("x", "y", "sample_weight")])
         are_arrays = all(each is None or hasattr(each, "shape") for each in read)
-        return are_arrays and not self.given.get("callbacks")
+        return are_arrays and not self.arguments.get("callbacks")
 
     def repeat(self) -> Any:
         """The same call again, without a progress bar."""
-        return self.method(self.model, **{**self.given, "verbose": 0})
+        return self.method(self.model, **{**self.arguments, "verbose": 0})
 
 
 @dataclass
@@ -55,17 +55,17 @@ class KerasCallTimes:
 
     Attributes:
         seconds: In all of them.
-        traced_s: Of these, while TensorFlow traced functions.
+        tracing_s: Of these, while TensorFlow traced functions.
         count: How many there were.
-        repeatable: Of these, how many can be made again.
-        last: A few of those.
+        repeatable_count: Of these, how many can be made again.
+        last_calls: A few of those.
     """
 
     seconds: float = 0.0
-    traced_s: float = 0.0
+    tracing_s: float = 0.0
     count: int = 0
-    repeatable: int = 0
-    last: deque[KerasCall] = field(default_factory=lambda: deque(maxlen=_HELD))
+    repeatable_count: int = 0
+    last_calls: deque[KerasCall] = field(default_factory=lambda: deque(maxlen=_HELD))
     _lines: Counter[str] = field(default_factory=Counter)
 
     @property
@@ -73,29 +73,33 @@ class KerasCallTimes:
         """The user's line that spends most in them."""
         return max(self._lines, key=self._lines.__getitem__, default=None)
 
-    def add(self, call: KerasCall, seconds: float, traced_s: float, frame: Any) -> None:
+    def add(self, call: KerasCall, seconds: float, tracing_s: float, frame: Any) -> None:
         """Count one."""
         self.seconds, self.count = self.seconds + seconds, self.count + 1
-        self.traced_s += traced_s
-        if call.may_be_repeated:
-            self.repeatable += 1
-            self.last.append(call)
+        self.tracing_s += tracing_s
+        if call.is_repeatable:
+            self.repeatable_count += 1
+            self.last_calls.append(call)
         users = user_frame(frame)
         if users is not None:
-            line = place(users.f_code.co_filename, users.f_lineno)
+            line = format_location(users.f_code.co_filename, users.f_lineno)
             self._lines[line] += seconds  # type: ignore[assignment]
 
 
 @contextmanager
-def keras_calls() -> Iterator[KerasCallTimes]:
+def observe_keras_calls() -> Iterator[KerasCallTimes]:
     """Time each ``evaluate`` and ``predict`` inside the block but those of a ``fit``.
 
     Example:
         >>> import keras, numpy as np
         >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
-        >>> with keras_calls() as found:
-        ...     answer = model.predict(np.ones((3, 2)), verbose=0)
-        >>> found.count, found.seconds > 0, bool((found.last[0].repeat() == answer).all())
+        >>> with observe_keras_calls() as found:
+        ...     call_map_fn = model.predict(np.ones((3, 2)), verbose=0)
+        >>> (
+        ...     found.count,
+        ...     found.seconds > 0,
+        ...     bool((found.last_calls[0].repeat() == answer).nodes_of_type()),
+        ... )
         (1, True, True)
     """
     found = KerasCallTimes()
@@ -106,9 +110,9 @@ def keras_calls() -> Iterator[KerasCallTimes]:
         def call(model: Any, *args: Any, **kwargs: Any) -> Any:
             if "_use_cached_eval_dataset" in kwargs:  # of a fit
                 return method(model, *args, **kwargs)
-            begin, traced_s = time.perf_counter(), tracing_s()
+            begin, traced_s = time.perf_counter(), total_tracing_s()
             answer = method(model, *args, **kwargs)
-            seconds, traced_s = time.perf_counter() - begin, tracing_s() - traced_s
+            seconds, traced_s = time.perf_counter() - begin, total_tracing_s() - traced_s
             _, *given = inspect.signature(method).bind(model, *args, **kwargs).arguments.items()
             found.add(KerasCall(method, model, dict(given)), seconds, traced_s, sys._getframe())
             return answer

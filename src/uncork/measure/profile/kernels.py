@@ -19,7 +19,7 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
-from uncork.measure.profile.xplane import WAITING, Op, Span, gpu_streams, host_threads
+from uncork.measure.profile.xplane import WAITING_OP, Op, Span, gpu_streams, host_threads
 
 # After some ninety runs that were cheap TensorFlow no longer tells of a kernel.
 _TOLD: Final = 80
@@ -36,8 +36,8 @@ class Kernel:
     Attributes:
         name: Of the op in its function, with its scopes; in a loop with those of the loop.
         kind: ``MatMul``, say, whether the kernel is TensorFlow's own, oneDNN's or CUDA's.
-        calls: How often it ran; not a whole number where steps differ. On a GPU, one op may take
-            several kernels, each of which counts.
+        calls_per_step: How often it ran; not a whole number where steps differ. On a GPU, one op
+            may take several kernels, each of which counts.
         seconds: What that took, with what the runtime did until the next one. Where several ran at
             once, each counts in part, so that all kernels together take as long as their graph. No
             step counts for more than ten times the median one.
@@ -45,11 +45,11 @@ class Kernel:
 
     name: str
     kind: str
-    calls: float
+    calls_per_step: float
     seconds: float
 
 
-def forget_kernels() -> None:
+def clear_kernel_cache() -> None:
     """Let TensorFlow make its kernels anew, which trains nothing but resets old random ops.
 
     It leaves those out of a trace that it has found to be cheap, after some ninety runs; together
@@ -58,11 +58,11 @@ def forget_kernels() -> None:
     context.context().clear_kernel_cache()
 
 
-def profiled(steps: Callable[[], object], *, on_gpu: bool = False) -> tuple[Kernel, ...]:
+def profile_kernels(run_steps: Callable[[], object], *, on_gpu: bool = False) -> tuple[Kernel, ...]:
     """Let some steps run and tell which kernels ran in each.
 
     Args:
-        steps: Runs at least one, best right after :func:`forget_kernels`.
+        run_steps: Runs at least one, best right after :func:`clear_kernel_cache`.
         on_gpu: Tell those of the first GPU; else those of this host's processor, which on a GPU
             would be the time to start kernels, not the time that they take.
 
@@ -75,35 +75,40 @@ def profiled(steps: Callable[[], object], *, on_gpu: bool = False) -> tuple[Kern
     Example:
         >>> step = tf.function(lambda x: x @ x, autograph=False)
         >>> ones = tf.ones((64, 64))
-        >>> [kernel.kind for kernel in profiled(lambda: step(ones)) if kernel.kind == "MatMul"]
+        >>> [
+        ...     kernel.kind
+        ...     for kernel in profile_kernels(lambda: step(ones))
+        ...     if kernel.kind == "MatMul"
+        ... ]
         ['MatMul']
     """
     # No options: TensorFlow 2.21 warns of each and takes none. That of a GPU begins in 0.02 s.
     with tempfile.TemporaryDirectory(prefix="uncork-") as folder:
         tf.profiler.experimental.start(folder)
         try:
-            steps()
+            run_steps()
         finally:
             tf.profiler.experimental.stop()
         space = xplane_pb2.XSpace()
         for file in Path(folder).glob("plugins/profile/*/*.xplane.pb"):
             space.MergeFromString(file.read_bytes())
-    return kernels_of(gpu_streams(space) if on_gpu else host_threads(space))
+    return kernels_from_spans(gpu_streams(space) if on_gpu else host_threads(space))
 
 
-def kernels_of(threads: Sequence[Sequence[Span]]) -> tuple[Kernel, ...]:
+def kernels_from_spans(spans_by_thread: Sequence[Sequence[Span]]) -> tuple[Kernel, ...]:
     """The kernels in a trace, those that took longest first.
 
     Args:
-        threads: Of a host, or streams of a GPU; the spans of each, outer ones before those inside.
+        spans_by_thread: Of a host, or streams of a GPU; the spans of each, outer ones before those
+            inside.
     """
-    ops = sorted(s for spans in threads for s in spans if s.op not in (None, WAITING))
+    ops = sorted(s for spans in spans_by_thread for s in spans if s.op not in (None, WAITING_OP))
     if not ops:
         return ()
     borders = _steps(ops)
     begin, end, steps = borders[0], borders[-1], len(borders) - 1
     calls = Counter(span.op for span in ops if begin <= span.begin < end)
-    at_work = ([m for m in _innermost(spans) if m.op != WAITING] for spans in threads)
+    at_work = ([m for m in _innermost(spans) if m.op != WAITING_OP] for spans in spans_by_thread)
     moments = [m for spans in at_work for m in _with_runtime(spans)]
     each_step = [_shared(moments) for moments in _by_step(moments, borders)]
     found = [

@@ -20,8 +20,8 @@ import numpy as np
 import tensorflow as tf
 
 from uncork.core.evidence.loop import LoopWork as Work
-from uncork.pycode.frames.stack import code_place, owner
-from uncork.pycode.syntax.parse import parsed
+from uncork.pycode.frames.stack import code_location, code_owner
+from uncork.pycode.syntax.parse import parse_source
 
 _METRICS: Final = "/keras/src/metrics/"
 _TRAINER: Final = "/keras/src/backend/tensorflow/trainer.py"
@@ -34,9 +34,9 @@ class LineTimes:
 
     Attributes:
         file: Of the frame.
-        seconds: By line, and by what kind of work it was.
-        functions: By line, seconds in functions of the user's.
-        grown: Names that hold more bytes than when this began.
+        seconds_by_line: By line, and by what kind of work it was.
+        functions_by_line: By line, seconds in functions of the user's.
+        growing_names: Names that hold more bytes than when this began.
 
     Example:
         >>> times = LineTimes()
@@ -51,9 +51,9 @@ class LineTimes:
 
     def __init__(self) -> None:
         self.file = ""
-        self.seconds: dict[int, Counter[Work]] = defaultdict(Counter)
-        self.functions: dict[int, Counter[CodeType]] = defaultdict(Counter)
-        self.grown: frozenset[str] = frozenset()
+        self.seconds_by_line: dict[int, Counter[Work]] = defaultdict(Counter)
+        self.functions_by_line: dict[int, Counter[CodeType]] = defaultdict(Counter)
+        self.growing_names: frozenset[str] = frozenset()
         self._kinds: dict[CodeType, Work | None] = {}
         self._frame: FrameType | None = None
         self._sizes: dict[str, int] = {}
@@ -63,7 +63,7 @@ class LineTimes:
         self._function: CodeType | None = None
         self._entered = 0.0
 
-    def begin(self, frame: FrameType) -> None:
+    def start(self, frame: FrameType) -> None:
         """From the next line of this frame on; to be called on its thread."""
         self._frame, self.file = frame, frame.f_code.co_filename
         self._sizes = dict(_sizes(frame))
@@ -71,14 +71,16 @@ class LineTimes:
         frame.f_trace = self._on_line
         sys.settrace(self._on_call)
 
-    def end(self) -> None:
+    def stop(self) -> None:
         """The line that runs now is left out."""
         if self._frame is None:
             return
         traced, self._frame.f_trace = self._before
         sys.settrace(traced)
         sizes = dict(_sizes(self._frame))
-        self.grown = frozenset(n for n, size in sizes.items() if size > self._sizes.get(n, size))
+        self.growing_names = frozenset(
+            n for n, size in sizes.items() if size > self._sizes.get(n, size)
+        )
         self._frame = None
 
     def _on_line(self, frame: FrameType, event: str, arg: Any) -> Any:
@@ -87,9 +89,9 @@ class LineTimes:
             now = time.perf_counter()
             if self._line is not None:
                 spent_s = now - self._entered
-                self.seconds[self._line][self._work] += spent_s  # type: ignore[assignment]
+                self.seconds_by_line[self._line][self._work] += spent_s  # type: ignore[assignment]
                 if self._function is not None:
-                    self.functions[self._line][self._function] += spent_s  # type: ignore[assignment]
+                    self.functions_by_line[self._line][self._function] += spent_s  # type: ignore[assignment]
             self._line, self._work, self._function = frame.f_lineno, "plain", None
             self._entered = now
         return self._on_line
@@ -106,7 +108,7 @@ class LineTimes:
                 self._function = code if kind == "function" else self._function
 
 
-def statements(times: LineTimes) -> tuple[set[int], set[int]]:
+def classify_statements(line_times: LineTimes) -> tuple[set[int], set[int]]:
     """Lines that drop what they compute, and lines that let a name grow.
 
     The latter give a name a value made of what it held before, and it holds more bytes than when
@@ -114,21 +116,21 @@ def statements(times: LineTimes) -> tuple[set[int], set[int]]:
     """
     dropping, growing = set[int](), set[int]()
     with suppress(Exception):  # a source that is gone
-        for node in ast.walk(parsed(Path(times.file).read_text())):
+        for node in ast.walk(parse_source(Path(line_times.file).read_text())):
             if isinstance(node, ast.Expr):
                 dropping.add(node.lineno)
             if isinstance(node, ast.Assign):
                 names = {t.id for t in node.targets if isinstance(t, ast.Name)}
                 used = {n.id for n in ast.walk(node.value) if isinstance(n, ast.Name)}
-                if names & used & times.grown:
+                if names & used & line_times.growing_names:
                     growing.add(node.lineno)
     return dropping, growing
 
 
-def longest_function(times: LineTimes, line: int) -> str | None:
+def find_slowest_function(line_times: LineTimes, line: int) -> str | None:
     """Where the user's function begins that a line spends most in."""
-    found = times.functions.get(line)
-    return code_place(found.most_common(1)[0][0]) if found else None
+    found = line_times.functions_by_line.get(line)
+    return code_location(found.most_common(1)[0][0]) if found else None
 
 
 def _kind(frame: FrameType) -> Work | None:
@@ -140,7 +142,7 @@ def _kind(frame: FrameType) -> Work | None:
         return "evaluation"
     if _GRAPHS in file:
         return "graph"
-    is_function = owner(frame) == "user" and not code.co_name.startswith("<")
+    is_function = code_owner(frame) == "user" and not code.co_name.startswith("<")
     return "function" if is_function else None
 
 

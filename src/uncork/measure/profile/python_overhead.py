@@ -24,7 +24,7 @@ class OpTime:
 
     def __init__(self) -> None:
         self.seconds = 0.0
-        self.calls = 0
+        self.call_count = 0
         self._depth = 0
         self._entered = 0.0
 
@@ -38,7 +38,7 @@ class OpTime:
         if event == "c_call":
             self._depth += 1
             if self._depth == 1:
-                self.calls += 1
+                self.call_count += 1
                 self._entered = time.perf_counter()
         elif self._depth:
             self._depth -= 1
@@ -47,7 +47,7 @@ class OpTime:
 
 
 @contextmanager
-def op_time() -> Iterator[OpTime]:
+def measure_op_time() -> Iterator[OpTime]:
     """Measure the ops executed inside the block, by this thread.
 
     Python itself runs several times slower meanwhile: take only the ops' time from it.
@@ -60,7 +60,7 @@ def op_time() -> Iterator[OpTime]:
         sys.setprofile(before)
 
 
-def outside_ops(resident_s: float, profiled: Block, ops_s: float) -> float | None:
+def python_s_per_step(resident_step_s: float, profiled_block: Block, ops_s: float) -> float | None:
     """Seconds of a step that pass outside TensorFlow's ops; None where no step was profiled.
 
     There are two ways to know: a step that nobody watched, less the ops, and the watched step, less
@@ -69,33 +69,37 @@ def outside_ops(resident_s: float, profiled: Block, ops_s: float) -> float | Non
     can only be too much. The lesser of both is taken.
 
     Args:
-        resident_s: Of a step that nobody watched.
-        profiled: The watched steps.
+        resident_step_s: Of a step that nobody watched.
+        profiled_block: The watched steps.
         ops_s: What they spent in ops.
 
     Example:
         >>> watched = Block(steps=2, samples=64, wall_s=0.21, cpu_s=0.2, warmup_s=0.0)
-        >>> round(outside_ops(0.12, watched, ops_s=0.2), 3)
+        >>> round(python_s_per_step(0.12, watched, ops_s=0.2), 3)
         0.005
     """
-    most = watched_python(profiled, ops_s)
-    return None if most is None else min(most, max(0.0, resident_s - ops_s / profiled.steps))
+    most = profiled_python_s_per_step(profiled_block, ops_s)
+    return (
+        None
+        if most is None
+        else min(most, max(0.0, resident_step_s - ops_s / profiled_block.steps))
+    )
 
 
-def watched_python(profiled: Block, ops_s: float) -> float | None:
+def profiled_python_s_per_step(profiled_block: Block, ops_s: float) -> float | None:
     """Seconds of a watched step outside TensorFlow's ops: more than when nobody watches.
 
     None where no step was profiled.
 
     Args:
-        profiled: The watched steps.
+        profiled_block: The watched steps.
         ops_s: What they spent in ops.
 
     Example:
         >>> watched = Block(steps=2, samples=64, wall_s=0.21, cpu_s=0.2, warmup_s=0.0)
-        >>> round(watched_python(watched, ops_s=0.2), 3)
+        >>> round(profiled_python_s_per_step(watched, ops_s=0.2), 3)
         0.005
     """
-    if not profiled.steps:
+    if not profiled_block.steps:
         return None
-    return max(0.0, profiled.wall_s - ops_s) / profiled.steps
+    return max(0.0, profiled_block.wall_s - ops_s) / profiled_block.steps

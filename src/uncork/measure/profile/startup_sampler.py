@@ -9,8 +9,8 @@ from collections import Counter
 from types import FrameType
 from typing import Final
 
-from uncork.core.evidence.loop import StartLine
-from uncork.pycode.frames.stack import outwards, owner, place
+from uncork.core.evidence.loop import StartupLine
+from uncork.pycode.frames.stack import code_owner, format_location, iterate_frames
 
 # Between two looks; each takes some microseconds.
 _PAUSE_S: Final = 0.02
@@ -19,14 +19,14 @@ _IMPORTS: Final = "<frozen importlib"
 _LEAST_S: Final = 0.2
 
 
-class StartTimes:
+class StartupSampler:
     """Seconds by line, of the thread that begins this; imports are left out.
 
     Attributes:
         lines: Those that took long, the longest first.
 
     Example:
-        >>> start = StartTimes()
+        >>> start = StartupSampler()
         >>> start.begin()
         >>> start.end()
         >>> start.lines
@@ -34,13 +34,13 @@ class StartTimes:
     """
 
     def __init__(self) -> None:
-        self.lines: tuple[StartLine, ...] = ()
+        self.lines: tuple[StartupLine, ...] = ()
         self._seconds: Counter[tuple[str, int]] = Counter()
         self._framework_s: Counter[tuple[str, int]] = Counter()
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """From now on, until the end."""
         watched = threading.get_ident()
         self._thread = threading.Thread(
@@ -48,22 +48,22 @@ class StartTimes:
         )
         self._thread.start()
 
-    def end(self) -> None:
+    def stop(self) -> None:
         """The training begins; a second call does nothing."""
         if self._thread is None:
             return
         self._over.set()
         self._thread.join()
         self._thread = None
-        self.lines = self.so_far()
+        self.lines = self.current_lines()
 
-    def so_far(self) -> tuple[StartLine, ...]:
+    def current_lines(self) -> tuple[StartupLine, ...]:
         """Those lines of which something may still be to come."""
         return tuple(
-            StartLine(
-                at=place(*line),
+            StartupLine(
+                at=format_location(*line),
                 seconds=seconds,
-                in_framework=self._framework_s[line] > seconds / 2,
+                is_in_framework=self._framework_s[line] > seconds / 2,
             )
             for line, seconds in Counter(self._seconds).most_common()
             if seconds >= _LEAST_S
@@ -87,10 +87,10 @@ def _users_line(frame: FrameType | None) -> tuple[tuple[str, int], bool] | None:
     None where it imports something.
     """
     in_framework = False
-    for each in outwards(frame):
+    for each in iterate_frames(frame):
         if each.f_code.co_filename.startswith(_IMPORTS):
             return None
-        who = owner(each)
+        who = code_owner(each)
         if who == "user":
             return (each.f_code.co_filename, each.f_lineno), in_framework
         in_framework = in_framework or who in ("tensorflow", "keras")

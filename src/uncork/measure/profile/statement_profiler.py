@@ -14,25 +14,27 @@ from dataclasses import dataclass
 from types import CodeType, FrameType, FunctionType
 from typing import Any
 
-from uncork.pycode.syntax.parse import parsed
+from uncork.pycode.syntax.parse import parse_source
 
 
 @dataclass(frozen=True)
-class Statement:
+class StatementCost:
     """One statement of a function's body, with all that stands inside it.
 
     Attributes:
         line: Where it begins, from 1, in its file.
         share: Of the time of a call, 0 to 1, what it calls included.
-        made_bytes: The most memory that was filled while it ran and not free before.
+        allocated_bytes: The most memory that was filled while it ran and not free before.
     """
 
     line: int
     share: float
-    made_bytes: int
+    allocated_bytes: int
 
 
-def statements(function: FunctionType, call: Callable[[], object]) -> tuple[Statement, ...]:
+def profile_statements(
+    function: FunctionType, call: Callable[[], object]
+) -> tuple[StatementCost, ...]:
     """The statements of a function that ran in a call, in order of their lines.
 
     It is called twice: once for the time, once for the memory, and both times more slowly than when
@@ -50,7 +52,7 @@ def statements(function: FunctionType, call: Callable[[], object]) -> tuple[Stat
         >>> def load():
         ...     table = np.ones((1000, 1000))
         ...     return table[:10]
-        >>> [s.made_bytes >= 8_000_000 for s in statements(load, load)]
+        >>> [s.made_bytes >= 8_000_000 for s in profile_statements(load, load)]
         [True, False]
     """
     first = _first_lines(function)
@@ -71,7 +73,7 @@ def statements(function: FunctionType, call: Callable[[], object]) -> tuple[Stat
     finally:
         tracemalloc.stop()
     return tuple(
-        Statement(line, clock.found[line] / whole_s, int(memory.found.get(line, 0)))
+        StatementCost(line, clock.found[line] / whole_s, int(memory.found.get(line, 0)))
         for line in sorted(clock.found)
     )
 
@@ -156,7 +158,7 @@ def _first_lines(function: FunctionType) -> dict[int, int]:
     """Of each line of a function, where the statement of its body begins that the line is in."""
     with suppress(OSError, TypeError, SyntaxError):
         lines, begin = inspect.getsourcelines(function)
-        definition = parsed(textwrap.dedent("".join(lines))).body[0]
+        definition = parse_source(textwrap.dedent("".join(lines))).body[0]
         return {
             begin + line - 1: begin + statement.lineno - 1
             for statement in _body(definition)

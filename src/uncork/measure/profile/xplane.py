@@ -28,7 +28,7 @@ _ASYNCHRONOUS: Final = "ExecutorState::ProcessAsync::Start"
 _ONEDNN: Final = re.compile(r"^_Mkl(?:Native)?(?!ToTf)(?=(Fused)?)")
 # A thread of the runtime's gives a program of XLA's to others, and waits for them.
 _WAITS: Final = "CpuExecutable::ExecuteAsyncOnStream"
-WAITING: Final[Op] = ("", "")
+WAITING_OP: Final[Op] = ("", "")
 _GRADIENT: Final = "gradient_tape/"
 _HOST: Final = "/host:CPU"
 _GPU: Final = "/device:GPU:"
@@ -104,7 +104,7 @@ def _events(line: Any) -> Iterator[tuple[Any, int, int]]:
 
 def _known(name: str) -> tuple[bool, Op | None]:
     """Whether an event counts, and its op where its name tells."""
-    op = WAITING if name == _WAITS else _op(name)
+    op = WAITING_OP if name == _WAITS else _op(name)
     return op is not None or name in (_RUNTIME, _ASYNCHRONOUS), op
 
 

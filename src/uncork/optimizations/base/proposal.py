@@ -12,7 +12,7 @@ from uncork.core.documents.plan import Policy, StageName
 from uncork.core.edits.edit import Edit, Guarantee
 
 # Ratio. Below this predicted gain a trial costs the user more time than it could give back.
-WORTH_TRYING = 1.05
+MIN_PREDICTED_SPEEDUP = 1.05
 
 
 class Proposal(Record, frozen=True, kw_only=True):
@@ -22,17 +22,17 @@ class Proposal(Record, frozen=True, kw_only=True):
         edits: Applied in order.
         predicted: Expected speed-up; None when nothing measured so far tells.
         at: ``file.py:line`` it concerns.
-        why: What it is expected to take away.
+        rationale: What it is expected to take away.
         source_edit: The same by hand.
-        first: Name of a step further along the road that is to be tried before this one.
+        prerequisite: Name of a step further along the road that is to be tried before this one.
     """
 
     edits: tuple[Edit, ...]
     predicted: float | None
     at: str | None
-    why: str
+    rationale: str
     source_edit: str = ""
-    first: str = ""
+    prerequisite: str = ""
 
 
 class Skipped(Record, frozen=True, kw_only=True):
@@ -48,16 +48,16 @@ class Optimization(ABC):
         name: Of its file, its test and its page.
         stage: Where on the road it stands.
         guarantee: What it promises about the training.
-        at_worst: The weaker promise it is also worth keeping for, where the stricter one cannot be
-            proved on this model; None when there is none.
-        in_children: It is tried in a process of its own, behind all other steps.
+        fallback_guarantee: The weaker promise it is also worth keeping for, where the stricter one
+            cannot be proved on this model; None when there is none.
+        needs_own_process: It is tried in a process of its own, behind all other steps.
     """
 
     name: ClassVar[str]
     stage: ClassVar[StageName]
     guarantee: ClassVar[Guarantee]
-    at_worst: ClassVar[Guarantee | None] = None
-    in_children: ClassVar[bool] = False
+    fallback_guarantee: ClassVar[Guarantee | None] = None
+    needs_own_process: ClassVar[bool] = False
 
     @abstractmethod
     def propose(
@@ -66,6 +66,6 @@ class Optimization(ABC):
         """What to try on this workload, or why not."""
 
 
-def not_worth(predicted: float) -> Skipped:
+def low_gain_refusal(predicted: float) -> Skipped:
     """The answer when the figures say that there is little to win."""
-    return Skipped(reason=f"predicted gain {predicted:.2f}x is below {WORTH_TRYING}x")
+    return Skipped(reason=f"predicted gain {predicted:.2f}x is below {MIN_PREDICTED_SPEEDUP}x")

@@ -17,19 +17,19 @@ from uncork.core.documents.workload import Workload
 from uncork.core.edits.edit import Edit
 from uncork.core.edits.pipeline import Rebatch
 from uncork.core.edits.step import LargerBatch
-from uncork.core.evidence.batches import BatchSize
-from uncork.optimizations.base.preconditions import no_step_edit
+from uncork.core.evidence.batches import BatchSizeTrial
+from uncork.optimizations.base.preconditions import step_edit_refusal
 from uncork.optimizations.base.proposal import (
-    WORTH_TRYING,
+    MIN_PREDICTED_SPEEDUP,
     Optimization,
     Proposal,
     Skipped,
-    not_worth,
+    low_gain_refusal,
 )
 
 
 @final
-class TrainInLargerBatches(Optimization):
+class LargerBatchOptimization(Optimization):
     """Put several batches together, the learning rate with them."""
 
     name = "larger_batch"
@@ -41,64 +41,71 @@ class TrainInLargerBatches(Optimization):
     ) -> Proposal | Skipped:
         """The largest one that pays and was not seen to make a worse model."""
         work = diagnosis.workload
-        forbidden = no_step_edit(diagnosis) or _forbidden(work)
+        forbidden = step_edit_refusal(diagnosis) or _forbidden(work)
         if forbidden:
             return forbidden
-        if diagnosis.too_large is not None:
-            how = diagnosis.too_large.how
+        if diagnosis.memory_overflow is not None:
+            how = diagnosis.memory_overflow.description
             return Skipped(reason=f"there is no memory for the batch as it is, but {how}")
-        tried = diagnosis.batch_sizes
+        tried = diagnosis.batch_size_trials
         if not tried or work.batch_size is None:
             return Skipped(
                 reason="no larger batch trains more samples a second, or none could be tried"
             )
-        held = [size for size in tried if size.holds]
+        held = [size for size in tried if size.is_within_noise]
         if not held:
             return Skipped(reason=_priced(max(tried, key=_gain)))
         size = held[-1]
-        predicted = diagnosis.with_resident_faster(size.faster.ratio)
-        if predicted < WORTH_TRYING:
-            return not_worth(predicted)
-        larger, rate = size.times * work.batch_size, size.rate
-        edits: tuple[Edit, ...] = (LargerBatch(times=size.times, rate=rate),)
-        if work.data == "tf.data":
-            edits = (Rebatch(times=size.times, batch_size=larger, expects=""), *edits)
+        predicted = diagnosis.speedup_with_faster_resident_step(size.speedup.ratio)
+        if predicted < MIN_PREDICTED_SPEEDUP:
+            return low_gain_refusal(predicted)
+        larger, rate = size.batch_multiplier * work.batch_size, size.learning_rate_multiplier
+        edits: tuple[Edit, ...] = (
+            LargerBatch(batch_multiplier=size.batch_multiplier, learning_rate_multiplier=rate),
+        )
+        if work.data_kind == "tf.data":
+            edits = (
+                Rebatch(
+                    batch_multiplier=size.batch_multiplier, batch_size=larger, expected_digest=""
+                ),
+                *edits,
+            )
         return Proposal(
             edits=edits,
             predicted=predicted,
             at=work.at,
-            why=f"{size.times} batches in one, the learning rate times {rate:.3g}",
+            rationale=f"{size.batch_multiplier} batches in one, the learning rate times {rate:.3g}",
             source_edit=f"batch({larger}), learning_rate={rate:.3g} * learning_rate",
         )
 
 
-def _gain(size: BatchSize) -> float:
+def _gain(size: BatchSizeTrial) -> float:
     """In time to the same loss."""
-    return size.faster.ratio / size.price if size.price else 0.0
+    return size.speedup.ratio / size.samples_ratio if size.samples_ratio else 0.0
 
 
-def _priced(size: BatchSize) -> str:
+def _priced(size: BatchSizeTrial) -> str:
     cost = (
-        f"take {size.price:.2g} times as many to the same loss"
-        if size.price and size.price > 1
+        f"take {size.samples_ratio:.2g} times as many to the same loss"
+        if size.samples_ratio and size.samples_ratio > 1
         else "are not shown to teach as much"
-        if size.price
+        if size.samples_ratio
         else "did not come to the same loss"
     )
-    faster = f"{size.faster.ratio:.2g}x as many samples a second"
-    return f"{size.times} batches in one train {faster}, but {cost}"
+    faster = f"{size.speedup.ratio:.2g}x as many samples a second"
+    return f"{size.batch_multiplier} batches in one train {faster}, but {cost}"
 
 
 def _forbidden(work: Workload) -> Skipped | None:
-    if work.data not in ("tf.data", "numpy"):
-        return Skipped(reason=f"a {work.data} makes its batches itself")
-    if work.called_in_loop:
+    if work.data_kind not in ("tf.data", "numpy"):
+        return Skipped(reason=f"a {work.data_kind} makes its batches itself")
+    if work.is_fit_in_loop:
         return Skipped(reason="fit is called for a few steps at a time")
-    if work.batch_hooks:
-        names = ", ".join(work.batch_hooks)
+    if work.batch_callbacks:
+        names = ", ".join(work.batch_callbacks)
         return Skipped(reason=f"callbacks act on every batch and must keep seeing each: {names}")
-    if work.steps_given:
+    if work.has_explicit_steps:
         return Skipped(reason="with steps_per_epoch an epoch is so many steps, whatever is in them")
-    if work.model is not None and work.model.train_step:
+    if work.model is not None and work.model.train_step_digest:
         return Skipped(reason="the model has a train_step of its own")
     return None

@@ -16,46 +16,52 @@ from uncork.core.documents.diagnosis import WorkloadDiagnosis
 from uncork.core.documents.plan import Policy
 from uncork.core.documents.workload import Workload
 from uncork.core.edits.step import MicroBatches, StepEdit
-from uncork.core.evidence.batches import TooLarge
-from uncork.optimizations.base.preconditions import no_step_edit
+from uncork.core.evidence.batches import MemoryOverflow
+from uncork.optimizations.base.preconditions import step_edit_refusal
 from uncork.optimizations.base.proposal import Optimization, Proposal, Skipped
 
 
 @final
-class TrainInParts(Optimization):
+class MicroBatchesOptimization(Optimization):
     """The same batch, the same number of updates, the activations of a part of it at a time."""
 
     name = "micro_batches"
     stage = "batch"
     guarantee = "rounding"
-    at_worst = "resampled"
+    fallback_guarantee = "resampled"
 
     def propose(
         self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
     ) -> Proposal | Skipped:
         """Only where the training does not fit into memory otherwise."""
-        forbidden = no_step_edit(diagnosis)
+        forbidden = step_edit_refusal(diagnosis)
         if forbidden:
             return forbidden
-        if diagnosis.too_large is None:
+        if diagnosis.memory_overflow is None:
             return Skipped(reason="the training fits into memory as it is")
-        if diagnosis.too_large.segments:
+        if diagnosis.memory_overflow.segments:
             return Skipped(reason="in parts it is not the same training, or does not fit either")
-        return self.of(diagnosis.too_large, diagnosis.workload)
+        return self.propose_for(diagnosis.memory_overflow, diagnosis.workload)
 
     @staticmethod
-    def of(found: TooLarge, work: Workload) -> Proposal:
+    def propose_for(memory_overflow: MemoryOverflow, workload: Workload) -> Proposal:
         """What to do about a training that is too large, by what was found of it."""
-        size = -(-work.batch_size // found.parts) if work.batch_size else None
+        size = -(-workload.batch_size // memory_overflow.parts) if workload.batch_size else None
         rows = f" of {size} examples" if size else ""
         return Proposal(
-            edits=TrainInParts.edits(found.parts),
+            edits=MicroBatchesOptimization.edits(memory_overflow.parts),
             predicted=None,
-            at=work.at,
-            why=f"as written it runs out of memory ({found.said}); in {found.parts} parts{rows} "
-            f"it took {found.bytes / 1e9:.2g} GB at most",
-            source_edit=f"gradient_accumulation_steps={found.parts}, batch_size={size or '...'}  "
-            "# a schedule goes as many times as fast",
+            at=workload.at,
+            rationale=(
+                f"as written it runs out of memory ({memory_overflow.error_message}); in "
+                f"{memory_overflow.parts} parts{rows} "
+                f"it took {memory_overflow.peak_bytes / 1e9:.2g} GB at most"
+            ),
+            source_edit=(
+                f"gradient_accumulation_steps={memory_overflow.parts}, batch_size={size or '...'} "
+                " "
+                "# a schedule goes as many times as fast"
+            ),
         )
 
     @staticmethod

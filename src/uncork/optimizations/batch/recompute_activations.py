@@ -16,43 +16,46 @@ from uncork.core.documents.diagnosis import WorkloadDiagnosis
 from uncork.core.documents.plan import Policy
 from uncork.core.documents.workload import Workload
 from uncork.core.edits.step import RecomputeActivations, StepEdit
-from uncork.core.evidence.batches import TooLarge
-from uncork.optimizations.base.preconditions import no_step_edit
+from uncork.core.evidence.batches import MemoryOverflow
+from uncork.optimizations.base.preconditions import step_edit_refusal
 from uncork.optimizations.base.proposal import Optimization, Proposal, Skipped
 
 
 @final
-class RunSegmentsAgain(Optimization):
+class RecomputeActivationsOptimization(Optimization):
     """The whole batch at once, the activations of a segment of the model at a time."""
 
     name = "recompute_activations"
     stage = "batch"
     guarantee = "exact"
-    at_worst = "rounding"
+    fallback_guarantee = "rounding"
 
     def propose(
         self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
     ) -> Proposal | Skipped:
         """Only where the training fits into memory in no cheaper way."""
-        forbidden = no_step_edit(diagnosis)
+        forbidden = step_edit_refusal(diagnosis)
         if forbidden:
             return forbidden
-        found = diagnosis.too_large
+        found = diagnosis.memory_overflow
         if found is None:
             return Skipped(reason="the training fits into memory as it is")
         if not found.segments:
-            return Skipped(reason=f"it fits into memory {found.how}, which costs less time")
-        return self.of(found, diagnosis.workload)
+            return Skipped(reason=f"it fits into memory {found.description}, which costs less time")
+        return self.propose_for(found, diagnosis.workload)
 
     @staticmethod
-    def of(found: TooLarge, work: Workload) -> Proposal:
+    def propose_for(memory_overflow: MemoryOverflow, workload: Workload) -> Proposal:
         """What to do about a training that is too large, by what was found of it."""
         return Proposal(
-            edits=RunSegmentsAgain.edits(found.segments),
+            edits=RecomputeActivationsOptimization.edits(memory_overflow.segments),
             predicted=None,
-            at=work.at,
-            why=f"as written it runs out of memory ({found.said}); {found.how}, "
-            f"it took {found.bytes / 1e9:.2g} GB at most",
+            at=workload.at,
+            rationale=(
+                f"as written it runs out of memory ({memory_overflow.error_message}); "
+                f"{memory_overflow.description}, "
+                f"it took {memory_overflow.peak_bytes / 1e9:.2g} GB at most"
+            ),
             source_edit="tf.recompute_grad around blocks of layers that keep no statistics, as its "
             "page shows",
         )

@@ -15,13 +15,13 @@ from uncork.core.base.machine import Machine
 from uncork.core.documents.diagnosis import WorkloadDiagnosis
 from uncork.core.documents.plan import Policy
 from uncork.core.edits.step import JitCompile
-from uncork.optimizations.base.preconditions import no_function_edit, no_step_edit
+from uncork.optimizations.base.preconditions import function_edit_refusal, step_edit_refusal
 from uncork.optimizations.base.proposal import (
-    WORTH_TRYING,
+    MIN_PREDICTED_SPEEDUP,
     Optimization,
     Proposal,
     Skipped,
-    not_worth,
+    low_gain_refusal,
 )
 
 # Ratio that fusing kernels gives at best, from published XLA results on convolutional and dense
@@ -34,7 +34,7 @@ _SOURCES: Final = {
 
 
 @final
-class CompileStep(Optimization):
+class JitCompileOptimization(Optimization):
     """Set ``jit_compile=True``."""
 
     name = "jit_compile"
@@ -47,18 +47,18 @@ class CompileStep(Optimization):
         """XLA, where the kernels take a good part of the step."""
         work = diagnosis.workload
         in_loop = work.kind == "custom_loop"
-        forbidden = no_function_edit(diagnosis) if in_loop else no_step_edit(diagnosis)
+        forbidden = function_edit_refusal(diagnosis) if in_loop else step_edit_refusal(diagnosis)
         if forbidden:
             return forbidden
         if work.jit_compile:
             return Skipped(reason="compiled with XLA already")
-        possible = diagnosis.with_step_faster(_AT_BEST)
-        if possible < WORTH_TRYING:
-            return not_worth(possible)
+        possible = diagnosis.speedup_with_faster_step(_AT_BEST)
+        if possible < MIN_PREDICTED_SPEEDUP:
+            return low_gain_refusal(possible)
         return Proposal(
-            edits=(JitCompile(code=work.step_code),),
+            edits=(JitCompile(code_digest=work.step_code_digest),),
             predicted=None,
-            at=work.step_at or work.called_at or work.at,
-            why="kernels are fused",
+            at=work.step_setup_at or work.step_call_at or work.at,
+            rationale="kernels are fused",
             source_edit=_SOURCES[work.kind],
         )

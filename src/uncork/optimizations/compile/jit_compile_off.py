@@ -13,17 +13,21 @@ from __future__ import annotations
 from typing import Final, final
 
 from uncork.core.base.machine import Machine
-from uncork.core.costmodel.compile_time import compiling_of
+from uncork.core.costmodel.compile_time import estimate_compile_time
 from uncork.core.documents.diagnosis import WorkloadDiagnosis
 from uncork.core.documents.plan import Policy
 from uncork.core.edits.step import JitCompileOff
-from uncork.optimizations.base.preconditions import ends_unknown, no_function_edit, no_step_edit
+from uncork.optimizations.base.preconditions import (
+    function_edit_refusal,
+    step_edit_refusal,
+    unknown_length_refusal,
+)
 from uncork.optimizations.base.proposal import (
-    WORTH_TRYING,
+    MIN_PREDICTED_SPEEDUP,
     Optimization,
     Proposal,
     Skipped,
-    not_worth,
+    low_gain_refusal,
 )
 
 # Ratio that kernels without XLA give at best where shapes are the same, taken as what XLA gives
@@ -36,7 +40,7 @@ _SOURCES: Final = {
 
 
 @final
-class LeaveXla(Optimization):
+class JitCompileOffOptimization(Optimization):
     """Set ``jit_compile=False``."""
 
     name = "jit_compile_off"
@@ -52,19 +56,21 @@ class LeaveXla(Optimization):
         if not work.jit_compile:
             return Skipped(reason="XLA is off already")
         in_loop = work.kind == "custom_loop"
-        forbidden = no_function_edit(diagnosis) if in_loop else no_step_edit(diagnosis)
-        forbidden = forbidden or ends_unknown(work)
+        forbidden = function_edit_refusal(diagnosis) if in_loop else step_edit_refusal(diagnosis)
+        forbidden = forbidden or unknown_length_refusal(work)
         if forbidden:
             return forbidden
         compiling = next((f for f in diagnosis.findings if f.cause == "recompiling"), None)
-        anew = compiling_of(diagnosis) if compiling else None
-        possible = diagnosis.with_step_faster(_AT_BEST)
-        if not anew and possible < WORTH_TRYING:
-            return not_worth(possible)
+        anew = estimate_compile_time(diagnosis) if compiling else None
+        possible = diagnosis.speedup_with_faster_step(_AT_BEST)
+        if not anew and possible < MIN_PREDICTED_SPEEDUP:
+            return low_gain_refusal(possible)
         return Proposal(
-            edits=(JitCompileOff(code=work.step_code),),
-            predicted=anew.likely_gain() if anew else None,
-            at=work.step_at or work.called_at or work.at,
-            why="no shape is compiled anew" if anew else "TensorFlow's own kernels may be faster",
+            edits=(JitCompileOff(code_digest=work.step_code_digest),),
+            predicted=anew.expected_gain() if anew else None,
+            at=work.step_setup_at or work.step_call_at or work.at,
+            rationale="no shape is compiled anew"
+            if anew
+            else "TensorFlow's own kernels may be faster",
             source_edit=_SOURCES[work.kind],
         )

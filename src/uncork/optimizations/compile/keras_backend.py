@@ -15,13 +15,13 @@ from uncork.core.documents.diagnosis import WorkloadDiagnosis
 from uncork.core.documents.plan import Policy
 from uncork.core.documents.workload import Workload
 from uncork.core.edits.edit import KerasBackend
-from uncork.optimizations.base.preconditions import no_step_edit
+from uncork.optimizations.base.preconditions import step_edit_refusal
 from uncork.optimizations.base.proposal import (
-    WORTH_TRYING,
+    MIN_PREDICTED_SPEEDUP,
     Optimization,
     Proposal,
     Skipped,
-    not_worth,
+    low_gain_refusal,
 )
 
 # Ratio at best, of steps on batches from memory: measured 1.5x to 7x on five small models, on two
@@ -32,51 +32,51 @@ _LONGEST: Final = 0.12
 
 
 @final
-class AnotherBackend(Optimization):
+class KerasBackendOptimization(Optimization):
     """Start the script with ``KERAS_BACKEND=jax``."""
 
     name = "keras_backend"
     stage = "compile"
     guarantee = "resampled"
-    in_children = True
+    needs_own_process = True
 
     def propose(
         self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
     ) -> Proposal | Skipped:
         """Where JAX is there already, and Keras drives."""
         work = diagnosis.workload
-        forbidden = no_step_edit(diagnosis) or _forbidden(work, machine)
+        forbidden = step_edit_refusal(diagnosis) or _forbidden(work, machine)
         if forbidden:
             return forbidden
-        if diagnosis.too_large is not None:
-            how = diagnosis.too_large.how
+        if diagnosis.memory_overflow is not None:
+            how = diagnosis.memory_overflow.description
             return Skipped(reason=f"there is no memory for it but {how}, of TensorFlow's step")
         if diagnosis.step_s > _LONGEST:
             slow = (
                 f"a step takes {diagnosis.step_s * 1e3:.0f} ms, and hundreds of them are compared"
             )
             return Skipped(reason=slow)
-        possible = diagnosis.with_resident_faster(_AT_BEST)
-        if possible < WORTH_TRYING:
-            return not_worth(possible)
+        possible = diagnosis.speedup_with_faster_resident_step(_AT_BEST)
+        if possible < MIN_PREDICTED_SPEEDUP:
+            return low_gain_refusal(possible)
         return Proposal(
-            edits=(KerasBackend(backend="jax", release=machine.jax),),
+            edits=(KerasBackend(backend="jax", backend_version=machine.jax),),
             predicted=None,
             at=work.at,
-            why="Keras's jax backend compiles the whole step",
+            rationale="Keras's jax backend compiles the whole step",
             source_edit='os.environ["KERAS_BACKEND"] = "jax"  # before Keras is imported',
         )
 
 
 def _forbidden(work: Workload, machine: Machine) -> Skipped | None:
-    model, hooks = work.model, ", ".join(work.batch_hooks)
+    model, hooks = work.model, ", ".join(work.batch_callbacks)
     reasons = {
         "no JAX is installed beside TensorFlow: pip install jax, to try it": not machine.jax,
         "not tried beside an accelerator yet, which only one of them can hold": machine.devices,
         f"within an epoch JAX holds the model's values, which {hooks} may change": hooks,
-        "fit is called for a few steps at a time": work.called_in_loop,
-        "the model has a train_step of its own": model is None or model.train_step,
-        "tried on models in float32 only": model and model.dtype_policy != ("float32",),
+        "fit is called for a few steps at a time": work.is_fit_in_loop,
+        "the model has a train_step of its own": model is None or model.train_step_digest,
+        "tried on models in float32 only": model and model.dtype_policies != ("float32",),
         "compiled with XLA already": work.jit_compile,
         "the size of a batch is not known": work.batch_size is None,
     }

@@ -14,23 +14,27 @@ from __future__ import annotations
 from typing import final
 
 from uncork.core.base.machine import Machine
-from uncork.core.costmodel.compile_time import compiling_of
+from uncork.core.costmodel.compile_time import estimate_compile_time
 from uncork.core.documents.diagnosis import WorkloadDiagnosis
 from uncork.core.documents.plan import Policy
-from uncork.core.edits.step import FillsUp, PadArguments, PadLengths
-from uncork.core.evidence.batches import NewShapes
-from uncork.optimizations.base.preconditions import no_function_edit, no_pipeline, no_step_edit
+from uncork.core.edits.step import PadArguments, PaddingEdit, PadLengths
+from uncork.core.evidence.batches import VaryingShapes
+from uncork.optimizations.base.preconditions import (
+    function_edit_refusal,
+    pipeline_refusal,
+    step_edit_refusal,
+)
 from uncork.optimizations.base.proposal import (
-    WORTH_TRYING,
+    MIN_PREDICTED_SPEEDUP,
     Optimization,
     Proposal,
     Skipped,
-    not_worth,
+    low_gain_refusal,
 )
 
 
 @final
-class FillBatchesUp(Optimization):
+class PadLengthsOptimization(Optimization):
     """Make the lengths of a batch multiples of a number."""
 
     name = "pad_lengths"
@@ -42,41 +46,48 @@ class FillBatchesUp(Optimization):
     ) -> Proposal | Skipped:
         """Of the multiples that were looked at, the one that promises most."""
         del machine, policy
-        work, new = diagnosis.workload, diagnosis.new_shapes
+        work, new = diagnosis.workload, diagnosis.varying_shapes
         forbidden = _forbidden(diagnosis)
         if forbidden or new is None:
             return forbidden or Skipped(reason="all batches have one shape")
-        gains = {each: _gain(diagnosis, each.multiple, each.larger) for each in new.padded}
+        gains = {
+            each: _gain(diagnosis, each.multiple, each.size_ratio) for each in new.padded_shapes
+        }
         best = max(gains, key=lambda each: (gains[each], -each.multiple))
-        if gains[best] < WORTH_TRYING:
-            return not_worth(gains[best])
+        if gains[best] < MIN_PREDICTED_SPEEDUP:
+            return low_gain_refusal(gains[best])
         return Proposal(
             edits=(_edit(diagnosis, best.multiple, new),),
             predicted=gains[best],
-            at=work.step_at or work.at,
-            why=f"{best.shapes} shapes are compiled where {new.shapes} were seen, of batches "
-            f"{best.larger:.2f}x as large",
+            at=work.step_setup_at or work.at,
+            rationale=(
+                f"{best.shape_count} shapes are compiled where {new.shape_count} were seen, of "
+                "batches "
+                f"{best.size_ratio:.2f}x as large"
+            ),
             source_edit=_source_edit(diagnosis, best.multiple, new),
         )
 
 
-def _edit(diagnosis: WorkloadDiagnosis, multiple: int, new: NewShapes) -> FillsUp:
+def _edit(diagnosis: WorkloadDiagnosis, multiple: int, new: VaryingShapes) -> PaddingEdit:
     if diagnosis.workload.kind == "custom_loop":
-        code = diagnosis.workload.step_code
-        return PadArguments(code=code, form=new.form, multiple=multiple, axes=new.axes)
-    return PadLengths(multiple=multiple, axes=new.axes, validation=new.validation)
+        code = diagnosis.workload.step_code_digest
+        return PadArguments(
+            code_digest=code, call_signature=new.call_signature, multiple=multiple, axes=new.axes
+        )
+    return PadLengths(multiple=multiple, axes=new.axes, has_validation=new.has_validation)
 
 
 def _forbidden(diagnosis: WorkloadDiagnosis) -> Skipped | None:
-    work, new = diagnosis.workload, diagnosis.new_shapes
+    work, new = diagnosis.workload, diagnosis.varying_shapes
     if not work.jit_compile:
         return Skipped(reason="XLA is off, and TensorFlow compiles nothing for a new length")
-    forbidden = no_step_edit(diagnosis) or no_pipeline(diagnosis)
+    forbidden = step_edit_refusal(diagnosis) or pipeline_refusal(diagnosis)
     if work.kind == "custom_loop":
-        forbidden = no_function_edit(diagnosis)
+        forbidden = function_edit_refusal(diagnosis)
     if forbidden or new is None:
         return forbidden
-    if not new.padded:
+    if not new.padded_shapes:
         return Skipped(
             reason="what differs is no length, or nobody knows what rows are filled up with, or "
             "they are filled up already"
@@ -91,29 +102,32 @@ def _forbidden(diagnosis: WorkloadDiagnosis) -> Skipped | None:
 
 def _gain(diagnosis: WorkloadDiagnosis, multiple: int, larger: float) -> float:
     """A step is taken to cost by the numbers of its batch; 1 where the steps are not known."""
-    compiling = compiling_of(diagnosis, multiple)
-    return compiling.likely_gain(1 / larger) if compiling else 1.0
+    compiling = estimate_compile_time(diagnosis, multiple)
+    return compiling.expected_gain(1 / larger) if compiling else 1.0
 
 
-def _source_edit(diagnosis: WorkloadDiagnosis, multiple: int, new: NewShapes) -> str:
+def _source_edit(diagnosis: WorkloadDiagnosis, multiple: int, new: VaryingShapes) -> str:
     """Of the first axis; where there are more, what they are."""
     first, *others = new.axes
     whose, use = (
-        (f"tensor {first.tensor} of a batch", "dataset = dataset.map(lambda x, y: (fill_up(x), y))")
+        (
+            f"tensor {first.tensor_index} of a batch",
+            "dataset = dataset.map(lambda x, y: (fill_up(x), y))",
+        )
         if diagnosis.workload.kind == "fit"
         else ("an argument of the step", "loss = train_step(fill_up(x), y)")
     )
-    value = "" if not first.fill else f", constant_values={first.fill:g}"
+    value = "" if not first.padding_value else f", constant_values={first.padding_value:g}"
     before = ", ".join(["[0, 0]"] * first.axis)
     told = "".join(
-        f"\n# likewise axis {each.axis} of tensor {each.tensor}, up to {each.longest}"
+        f"\n# likewise axis {each.axis} of tensor {each.tensor_index}, up to {each.max_length}"
         for each in others
     )
-    validated = "\n# likewise the dataset that is validated on" if new.validation else ""
+    validated = "\n# likewise the dataset that is validated on" if new.has_validation else ""
     return (
         f"def fill_up(rows):  # {whose}\n"
         f"    n = tf.shape(rows)[{first.axis}]\n"
-        f"    missing = tf.maximum(0, tf.minimum(n + -n % {multiple}, {first.longest}) - n)\n"
+        f"    missing = tf.maximum(0, tf.minimum(n + -n % {multiple}, {first.max_length}) - n)\n"
         f"    return tf.pad(rows, [{before}, [0, missing]]{value})\n"
         f"{use}{told}{validated}"
     )

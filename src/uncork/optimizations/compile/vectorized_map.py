@@ -14,21 +14,21 @@ from typing import Final, final
 from uncork.core.base.machine import Machine
 from uncork.core.documents.diagnosis import WorkloadDiagnosis
 from uncork.core.documents.plan import Policy
-from uncork.core.edits.step import MapsAtOnce
-from uncork.optimizations.base.preconditions import no_function_edit, no_step_edit
+from uncork.core.edits.step import VectorizedMapFn
+from uncork.optimizations.base.preconditions import function_edit_refusal, step_edit_refusal
 from uncork.optimizations.base.proposal import (
-    WORTH_TRYING,
+    MIN_PREDICTED_SPEEDUP,
     Optimization,
     Proposal,
     Skipped,
-    not_worth,
+    low_gain_refusal,
 )
 
 _SOURCE: Final = "tf.vectorized_map(fn, elems)"
 
 
 @final
-class MapAtOnce(Optimization):
+class VectorizedMapOptimization(Optimization):
     """Answer ``tf.map_fn`` by ``tf.vectorized_map``, while the step is traced."""
 
     name = "vectorized_map"
@@ -41,21 +41,25 @@ class MapAtOnce(Optimization):
         """Where kernels stand in loops of ``tf.map_fn``: of their rounds, one is left."""
         work = diagnosis.workload
         in_loop = work.kind == "custom_loop"
-        forbidden = no_function_edit(diagnosis) if in_loop else no_step_edit(diagnosis)
+        forbidden = function_edit_refusal(diagnosis) if in_loop else step_edit_refusal(diagnosis)
         if forbidden:
             return forbidden
-        parts = [part for part in diagnosis.kernels if part.of_map and part.rounds > 1]
+        parts = [
+            part for part in diagnosis.kernels if part.is_map_fn_loop and part.loop_iterations > 1
+        ]
         if not parts:
             return Skipped(reason="no kernels were seen in a loop of tf.map_fn")
-        possible = diagnosis.without_kernels(sum(p.share * (1 - 1 / p.rounds) for p in parts))
-        if possible < WORTH_TRYING:
-            return not_worth(possible)
-        rounds = max(part.rounds for part in parts)
+        possible = diagnosis.speedup_without_kernels(
+            sum(p.share * (1 - 1 / p.loop_iterations) for p in parts)
+        )
+        if possible < MIN_PREDICTED_SPEEDUP:
+            return low_gain_refusal(possible)
+        rounds = max(part.loop_iterations for part in parts)
         at = next((part.at for part in parts if part.phase == "forward" and part.at), None)
         return Proposal(
-            edits=(MapsAtOnce(code=work.step_code),),
+            edits=(VectorizedMapFn(code_digest=work.step_code_digest),),
             predicted=possible,
-            at=at or work.step_at or work.called_at or work.at,
-            why=f"the same kernels once, not in {rounds} rounds of tf.map_fn",
+            at=at or work.step_setup_at or work.step_call_at or work.at,
+            rationale=f"the same kernels once, not in {rounds} rounds of tf.map_fn",
             source_edit=_SOURCE,
         )

@@ -14,18 +14,18 @@ from uncork.core.base.machine import Machine
 from uncork.core.documents.diagnosis import WorkloadDiagnosis
 from uncork.core.documents.plan import Policy
 from uncork.core.edits.step import ArrayArguments
-from uncork.optimizations.base.preconditions import no_function_edit
+from uncork.optimizations.base.preconditions import function_edit_refusal
 from uncork.optimizations.base.proposal import (
-    WORTH_TRYING,
+    MIN_PREDICTED_SPEEDUP,
     Optimization,
     Proposal,
     Skipped,
-    not_worth,
+    low_gain_refusal,
 )
 
 
 @final
-class CopyWhatChanged(Optimization):
+class ArrayArgumentsOptimization(Optimization):
     """Keep the tensors of arrays."""
 
     name = "array_arguments"
@@ -43,23 +43,26 @@ class CopyWhatChanged(Optimization):
         copying = next((stage for stage in diagnosis.stages if stage.kind == "convert"), None)
         if copying is None:
             return Skipped(reason="no large array is handed to the step unchanged")
-        forbidden = no_function_edit(diagnosis)
+        forbidden = function_edit_refusal(diagnosis)
         if forbidden:
             return forbidden
-        if copying.same is None or not copying.same.names:
+        if copying.unchanged_arrays is None or not copying.unchanged_arrays.argument_names:
             return Skipped(reason="the arrays are parts of arguments, not arguments")
-        same = copying.same
+        same = copying.unchanged_arrays
         after_s = max(diagnosis.step_s - same.copy_s, 0.0) + same.compare_s
         predicted = diagnosis.step_s / after_s
-        if predicted < WORTH_TRYING:
-            return not_worth(predicted)
-        names = same.names
+        if predicted < MIN_PREDICTED_SPEEDUP:
+            return low_gain_refusal(predicted)
+        names = same.argument_names
         return Proposal(
-            edits=(ArrayArguments(code=work.step_code, names=names),),
+            edits=(ArrayArguments(code_digest=work.step_code_digest, argument_names=names),),
             predicted=predicted,
-            at=copying.at or work.called_at or work.at,
-            why=f"{(copying.bytes_per_element or 0) / 1e6:,.0f} MB are copied into tensors at each "
-            "call, and are the same each time",
+            at=copying.at or work.step_call_at or work.at,
+            rationale=(
+                f"{(copying.bytes_per_element or 0) / 1e6:,.0f} MB are copied into tensors at "
+                "each "
+                "call, and are the same each time"
+            ),
             source_edit="\n".join(f"{name} = tf.constant({name})" for name in names)
             + "  # once, before the loop",
         )

@@ -15,21 +15,21 @@ from __future__ import annotations
 from typing import final
 
 from uncork.core.base.machine import Machine
-from uncork.core.costmodel.checkpoint_time import beside_gain, saving_share
+from uncork.core.costmodel.checkpoint_time import async_checkpoint_gain, checkpoint_share
 from uncork.core.documents.diagnosis import WorkloadDiagnosis
 from uncork.core.documents.plan import Policy
 from uncork.core.edits.edit import AsyncCheckpoint
 from uncork.optimizations.base.proposal import (
-    WORTH_TRYING,
+    MIN_PREDICTED_SPEEDUP,
     Optimization,
     Proposal,
     Skipped,
-    not_worth,
+    low_gain_refusal,
 )
 
 
 @final
-class SaveBeside(Optimization):
+class AsyncCheckpointOptimization(Optimization):
     """Let a thread write what a ``ModelCheckpoint`` saves."""
 
     name = "async_checkpoint"
@@ -40,7 +40,7 @@ class SaveBeside(Optimization):
         self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
     ) -> Proposal | Skipped:
         """Where saving takes a good part of the time, and memory has room for the copies."""
-        saving = diagnosis.saving
+        saving = diagnosis.checkpoint_cost
         if diagnosis.workload.kind == "custom_loop":
             return Skipped(reason="a loop of your own saves by itself")
         if saving is None:
@@ -48,22 +48,27 @@ class SaveBeside(Optimization):
                 reason="nothing is saved by Keras's own ModelCheckpoint as .keras or .weights.h5, "
                 "or where it is saved cannot be tried"
             )
-        if saving.refused:
-            return Skipped(reason=saving.refused)
-        if saving.bytes > policy.memory_share * diagnosis.memory_available_bytes:
+        if saving.refusal_reason:
+            return Skipped(reason=saving.refusal_reason)
+        if saving.copy_bytes > policy.memory_share * diagnosis.memory_available_bytes:
             return Skipped(
-                reason=f"copies of what is saved take {saving.bytes / 1e9:.1f} GB, more than the "
-                f"{policy.memory_share:.0%} of the memory that may be used"
+                reason=(
+                    f"copies of what is saved take {saving.copy_bytes / 1e9:.1f} GB, more than "
+                    "the "
+                    f"{policy.memory_share:.0%} of the memory that may be used"
+                )
             )
-        predicted = beside_gain(diagnosis, machine.cpus)
-        if predicted < WORTH_TRYING:
-            return not_worth(predicted)
-        share = f"{'up to ' if saving.at_most else ''}{saving_share(diagnosis):.0%}"
+        predicted = async_checkpoint_gain(diagnosis, machine.cpus)
+        if predicted < MIN_PREDICTED_SPEEDUP:
+            return low_gain_refusal(predicted)
+        share = f"{'up to ' if saving.is_save_best_only else ''}{checkpoint_share(diagnosis):.0%}"
         return Proposal(
-            edits=(AsyncCheckpoint(bytes=saving.bytes),),
+            edits=(AsyncCheckpoint(size_bytes=saving.copy_bytes),),
             predicted=predicted,
             at=saving.at or diagnosis.workload.at,
-            why=f"saving takes {share} of the time, and files are written beside the training",
+            rationale=(
+                f"saving takes {share} of the time, and files are written beside the training"
+            ),
             source_edit="keras.callbacks.OrbaxCheckpoint(directory)  # saves in the background, as "
             "Orbax's files",
         )

@@ -17,13 +17,13 @@ from uncork.core.base.machine import Machine
 from uncork.core.documents.diagnosis import WorkloadDiagnosis
 from uncork.core.documents.plan import Policy
 from uncork.core.edits.step import FlatUpdates
-from uncork.optimizations.base.preconditions import no_step_edit
+from uncork.optimizations.base.preconditions import step_edit_refusal
 from uncork.optimizations.base.proposal import (
-    WORTH_TRYING,
+    MIN_PREDICTED_SPEEDUP,
     Optimization,
     Proposal,
     Skipped,
-    not_worth,
+    low_gain_refusal,
 )
 
 # Ratio of a step with twenty small layers at best; it only decides whether a trial is worth its
@@ -32,47 +32,47 @@ _AT_BEST: Final = 2.0
 
 
 @final
-class UpdateAtOnce(Optimization):
+class FlatUpdatesOptimization(Optimization):
     """One update of all small weights instead of one of each."""
 
     name = "flat_updates"
     stage = "host"
     guarantee = "exact"
-    at_worst = "rounding"
+    fallback_guarantee = "rounding"
 
     def propose(
         self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
     ) -> Proposal | Skipped:
         """Where there are many small weights, and the step takes a good part of the time."""
-        forbidden = no_step_edit(diagnosis) or _forbidden(diagnosis)
+        forbidden = step_edit_refusal(diagnosis) or _forbidden(diagnosis)
         if forbidden:
             return forbidden
-        possible = diagnosis.with_step_faster(_AT_BEST)
-        if possible < WORTH_TRYING:
-            return not_worth(possible)
-        weights = diagnosis.workload.small_weights
+        possible = diagnosis.speedup_with_faster_step(_AT_BEST)
+        if possible < MIN_PREDICTED_SPEEDUP:
+            return low_gain_refusal(possible)
+        weights = diagnosis.workload.small_weight_count
         return Proposal(
             edits=(FlatUpdates(),),
             predicted=None,
-            at=diagnosis.workload.step_at or diagnosis.workload.at,
-            why=f"{weights} small weights are updated by one set of kernels, not by one each",
+            at=diagnosis.workload.step_setup_at or diagnosis.workload.at,
+            rationale=f"{weights} small weights are updated by one set of kernels, not by one each",
             source_edit="no setting of Keras's: train with 'uncork run --plan'",
         )
 
 
 def _forbidden(diagnosis: WorkloadDiagnosis) -> Skipped | None:
     workload = diagnosis.workload
-    if not workload.small_weights:
+    if not workload.small_weight_count:
         return Skipped(
             reason="few small weights, none before the first step, or an optimizer whose update "
             "cannot be run on all of them at once"
         )
     if workload.jit_compile:
         return Skipped(reason="XLA fuses these kernels already")
-    if workload.batch_hooks:
-        names = ", ".join(workload.batch_hooks)
+    if workload.batch_callbacks:
+        names = ", ".join(workload.batch_callbacks)
         return Skipped(reason=f"callbacks act on every batch and may look at its state: {names}")
-    if workload.called_in_loop:
+    if workload.is_fit_in_loop:
         return Skipped(
             reason="fit is called for a few steps at a time, and its state laid together anew"
         )

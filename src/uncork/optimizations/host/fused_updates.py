@@ -16,13 +16,13 @@ from uncork.core.base.machine import Machine
 from uncork.core.documents.diagnosis import WorkloadDiagnosis
 from uncork.core.documents.plan import Policy
 from uncork.core.edits.step import FusedUpdates
-from uncork.optimizations.base.preconditions import no_function_edit, no_step_edit
+from uncork.optimizations.base.preconditions import function_edit_refusal, step_edit_refusal
 from uncork.optimizations.base.proposal import (
-    WORTH_TRYING,
+    MIN_PREDICTED_SPEEDUP,
     Optimization,
     Proposal,
     Skipped,
-    not_worth,
+    low_gain_refusal,
 )
 
 # Ratio of a step whose weights are large and its batch small, at best; and of the time of the
@@ -33,13 +33,13 @@ _SAVED: Final = 0.8
 
 
 @final
-class UpdateInOneKernel(Optimization):
+class FusedUpdatesOptimization(Optimization):
     """One kernel for the whole update of a weight."""
 
     name = "fused_updates"
     stage = "host"
     guarantee = "exact"
-    at_worst = "rounding"
+    fallback_guarantee = "rounding"
 
     def propose(
         self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
@@ -47,10 +47,10 @@ class UpdateInOneKernel(Optimization):
         """Where the optimizer has such a kernel, and the step takes a good part of the time."""
         work = diagnosis.workload
         in_loop = work.kind == "custom_loop"
-        forbidden = no_function_edit(diagnosis) if in_loop else no_step_edit(diagnosis)
+        forbidden = function_edit_refusal(diagnosis) if in_loop else step_edit_refusal(diagnosis)
         if forbidden:
             return forbidden
-        if not work.fusable_weights:
+        if not work.fusable_weight_count:
             return Skipped(
                 reason="TensorFlow has no kernel for this optimizer, which does the same, or there "
                 "are no weights before the first step"
@@ -58,19 +58,22 @@ class UpdateInOneKernel(Optimization):
         if work.jit_compile:
             return Skipped(reason="XLA fuses the update already")
         possible = _possible(diagnosis)
-        if possible < WORTH_TRYING:
-            return not_worth(possible)
+        if possible < MIN_PREDICTED_SPEEDUP:
+            return low_gain_refusal(possible)
         return Proposal(
-            edits=(FusedUpdates(code=work.step_code),),
+            edits=(FusedUpdates(code_digest=work.step_code_digest),),
             predicted=None,
-            at=work.step_at or work.at,
-            why=f"{work.fusable_weights} weights are updated by one kernel each, not by a dozen",
+            at=work.step_setup_at or work.at,
+            rationale=(
+                f"{work.fusable_weight_count} weights are updated by one kernel each, not by a "
+                "dozen"
+            ),
             source_edit="an optimizer of your own, as its page shows",
         )
 
 
 def _possible(diagnosis: WorkloadDiagnosis) -> float:
     if not diagnosis.kernels:
-        return diagnosis.with_step_faster(_AT_BEST)
+        return diagnosis.speedup_with_faster_step(_AT_BEST)
     share = sum(part.share for part in diagnosis.kernels if part.phase == "optimizer")
-    return diagnosis.without_kernels(_SAVED * share)
+    return diagnosis.speedup_without_kernels(_SAVED * share)

@@ -15,13 +15,13 @@ from uncork.core.documents.diagnosis import WorkloadDiagnosis
 from uncork.core.documents.plan import Policy
 from uncork.core.documents.workload import Workload
 from uncork.core.edits.edit import IntraOpThreads
-from uncork.optimizations.base.preconditions import no_loop_elsewhere, no_step_edit
+from uncork.optimizations.base.preconditions import loop_process_refusal, step_edit_refusal
 from uncork.optimizations.base.proposal import (
-    WORTH_TRYING,
+    MIN_PREDICTED_SPEEDUP,
     Optimization,
     Proposal,
     Skipped,
-    not_worth,
+    low_gain_refusal,
 )
 
 # Ratio at best: measured 0.9x to 1.9x on small models, on two cores; it only decides whether a
@@ -32,35 +32,39 @@ _LONGEST: Final = 0.01
 
 
 @final
-class KernelsOnOneThread(Optimization):
+class IntraOpThreadsOptimization(Optimization):
     """Start the script with one thread for the work within a kernel."""
 
     name = "intra_op_threads"
     stage = "host"
     guarantee = "exact"
-    at_worst = "rounding"
-    in_children = True
+    fallback_guarantee = "rounding"
+    needs_own_process = True
 
     def propose(
         self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
     ) -> Proposal | Skipped:
         """Where steps are short, and kernels run on the host."""
         work = diagnosis.workload
-        own = no_loop_elsewhere(work) if work.kind == "custom_loop" else no_step_edit(diagnosis)
+        own = (
+            loop_process_refusal(work)
+            if work.kind == "custom_loop"
+            else step_edit_refusal(diagnosis)
+        )
         forbidden = own or _forbidden(work, machine)
         if forbidden:
             return forbidden
         step_s = diagnosis.step_s * diagnosis.breakdown.get("step", 0.0)
         if step_s > _LONGEST:
             return Skipped(reason=f"a step computes for {step_s * 1e3:.0f} ms: threads share that")
-        possible = diagnosis.with_step_faster(_AT_BEST)
-        if possible < WORTH_TRYING:
-            return not_worth(possible)
+        possible = diagnosis.speedup_with_faster_step(_AT_BEST)
+        if possible < MIN_PREDICTED_SPEEDUP:
+            return low_gain_refusal(possible)
         return Proposal(
             edits=(IntraOpThreads(threads=1),),
             predicted=None,
             at=work.at,
-            why="small kernels are computed sooner than shared among threads",
+            rationale="small kernels are computed sooner than shared among threads",
             source_edit="tf.config.threading.set_intra_op_parallelism_threads(1)  # first of all",
         )
 
@@ -70,7 +74,7 @@ def _forbidden(work: Workload, machine: Machine) -> Skipped | None:
         "the kernels run on an accelerator": machine.devices,
         "there is one core": machine.cpus < 2,
         f"set to {work.intra_op_threads} by the script already": work.intra_op_threads,
-        "not tried under a tf.distribute strategy yet": work.distributed or work.replicas > 1,
-        "fit is called for a few steps at a time": work.called_in_loop,
+        "not tried under a tf.distribute strategy yet": work.is_distributed or work.replicas > 1,
+        "fit is called for a few steps at a time": work.is_fit_in_loop,
     }
     return next((Skipped(reason=reason) for reason, holds in reasons.items() if holds), None)

@@ -11,18 +11,18 @@ from __future__ import annotations
 
 from typing import final
 
-from uncork.core.base.machine import PLAIN_ALLOCATOR, Machine
+from uncork.core.base.machine import DEFAULT_ALLOCATOR, Machine
 from uncork.core.documents.diagnosis import WorkloadDiagnosis
 from uncork.core.documents.plan import Policy
 from uncork.core.documents.workload import Workload
 from uncork.core.edits.edit import KeepFreedMemory
-from uncork.optimizations.base.preconditions import no_loop_elsewhere
+from uncork.optimizations.base.preconditions import loop_process_refusal
 from uncork.optimizations.base.proposal import (
-    WORTH_TRYING,
+    MIN_PREDICTED_SPEEDUP,
     Optimization,
     Proposal,
     Skipped,
-    not_worth,
+    low_gain_refusal,
 )
 
 _SOURCE = """\
@@ -33,32 +33,32 @@ libc.mallopt(-1, -1)  # M_TRIM_THRESHOLD"""
 
 
 @final
-class KeepMemory(Optimization):
+class KeepFreedMemoryOptimization(Optimization):
     """Start the script with an allocator that gives nothing back."""
 
     name = "keep_freed_memory"
     stage = "host"
     guarantee = "exact"
-    at_worst = "rounding"
-    in_children = True
+    fallback_guarantee = "rounding"
+    needs_own_process = True
 
     def propose(
         self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
     ) -> Proposal | Skipped:
         """Where memory that was freed is given anew in every step."""
         work = diagnosis.workload
-        forbidden = _forbidden(work, machine) or no_loop_elsewhere(work)
+        forbidden = _forbidden(work, machine) or loop_process_refusal(work)
         if forbidden:
             return forbidden
-        possible = diagnosis.without_page_faults()
-        if possible < WORTH_TRYING:
-            return not_worth(possible)
-        faulting_s = diagnosis.measurement.faulting_s_per_step
+        possible = diagnosis.speedup_without_page_faults()
+        if possible < MIN_PREDICTED_SPEEDUP:
+            return low_gain_refusal(possible)
+        faulting_s = diagnosis.measurement.page_fault_s_per_step
         return Proposal(
             edits=(KeepFreedMemory(),),
             predicted=possible,
             at=work.at,
-            why=(
+            rationale=(
                 f"{faulting_s * 1e3:.3g} ms of CPU a step pass while the system makes memory anew "
                 "that was freed just before"
             ),
@@ -70,8 +70,8 @@ def _forbidden(work: Workload, machine: Machine) -> Skipped | None:
     whose = machine.allocator or "one that is not known"
     reasons = {
         f"the allocator is {whose}, and not glibc's as it comes": (
-            machine.allocator != PLAIN_ALLOCATOR
+            machine.allocator != DEFAULT_ALLOCATOR
         ),
-        "fit is called for a few steps at a time": work.called_in_loop,
+        "fit is called for a few steps at a time": work.is_fit_in_loop,
     }
     return next((Skipped(reason=reason) for reason, holds in reasons.items() if holds), None)

@@ -17,65 +17,69 @@ from uncork.core.base.machine import Machine
 from uncork.core.documents.diagnosis import WorkloadDiagnosis
 from uncork.core.documents.plan import Policy
 from uncork.core.edits.step import LayersInInput
-from uncork.core.evidence.kernels import KernelPart
-from uncork.optimizations.base.preconditions import no_pipeline, no_step_edit
+from uncork.core.evidence.kernels import KernelGroup
+from uncork.optimizations.base.preconditions import pipeline_refusal, step_edit_refusal
 from uncork.optimizations.base.proposal import (
-    WORTH_TRYING,
+    MIN_PREDICTED_SPEEDUP,
     Optimization,
     Proposal,
     Skipped,
-    not_worth,
+    low_gain_refusal,
 )
 
 
 @final
-class PreprocessBeside(Optimization):
+class LayersInInputOptimization(Optimization):
     """Take the first layers out of the training step, and let the pipeline call them."""
 
     name = "layers_in_input"
     stage = "host"
     guarantee = "exact"
-    at_worst = "rounding"
+    fallback_guarantee = "rounding"
 
     def propose(
         self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
     ) -> Proposal | Skipped:
         """Where ops of the batch alone take a good part of the step, and cores are idle."""
-        arrays = diagnosis.workload.data == "numpy"  # Keras makes a pipeline of them
-        no_data = None if arrays else no_pipeline(diagnosis)
-        forbidden = no_data or no_step_edit(diagnosis) or _forbidden(diagnosis)
+        arrays = diagnosis.workload.data_kind == "numpy"  # Keras makes a pipeline of them
+        no_data = None if arrays else pipeline_refusal(diagnosis)
+        forbidden = no_data or step_edit_refusal(diagnosis) or _forbidden(diagnosis)
         if forbidden:
             return forbidden
         work = diagnosis.workload
-        parts = [part for part in diagnosis.kernels if part.of_batch]
+        parts = [part for part in diagnosis.kernels if part.batch_only_share]
         predicted = _predicted(diagnosis, machine, parts)
-        if predicted < WORTH_TRYING:
-            return not_worth(predicted)
-        most = max(parts, key=lambda part: part.of_batch)
-        names = ", ".join(work.first_layers)
+        if predicted < MIN_PREDICTED_SPEEDUP:
+            return low_gain_refusal(predicted)
+        most = max(parts, key=lambda part: part.batch_only_share)
+        names = ", ".join(work.preprocessing_layers)
         return Proposal(
-            edits=(LayersInInput(layers=work.first_layers, draws=work.first_layers_draw),),
+            edits=(
+                LayersInInput(
+                    layer_names=work.preprocessing_layers, is_random=work.is_preprocessing_random
+                ),
+            ),
             predicted=predicted,
-            at=most.of_batch_at or most.at or work.at,
-            why=f"what the model begins with ({names}) runs beside the training step",
+            at=most.batch_only_at or most.at or work.at,
+            rationale=f"what the model begins with ({names}) runs beside the training step",
             source_edit="dataset.map(lambda x, y: (first_layers(x, training=True), y), ...)\n"
             "model = keras.Sequential([...])  # without them",
         )
 
 
-def _predicted(diagnosis: WorkloadDiagnosis, machine: Machine, parts: list[KernelPart]) -> float:
+def _predicted(diagnosis: WorkloadDiagnosis, machine: Machine, parts: list[KernelGroup]) -> float:
     """All cores together must do the work nevertheless; one of them, where numbers are drawn."""
-    share = sum(part.of_batch for part in parts)
+    share = sum(part.batch_only_share for part in parts)
     moved_s = diagnosis.step_s * diagnosis.breakdown.get("step", 0.0) * share
     cpu_s = diagnosis.consumer_cpu_s or diagnosis.measurement.cpu_s_per_step
-    in_turn_s = moved_s if diagnosis.workload.first_layers_draw else 0.0
+    in_turn_s = moved_s if diagnosis.workload.is_preprocessing_random else 0.0
     left_s = max(diagnosis.step_s - moved_s, cpu_s / machine.cpus, in_turn_s)
     return max(1.0, diagnosis.step_s / left_s) if left_s else 1.0
 
 
 def _forbidden(diagnosis: WorkloadDiagnosis) -> Skipped | None:
     workload = diagnosis.workload
-    if not workload.first_layers:
+    if not workload.preprocessing_layers:
         return Skipped(
             reason="the model begins with a layer that learns, or what it does before is its own "
             "code"
@@ -85,6 +89,6 @@ def _forbidden(diagnosis: WorkloadDiagnosis) -> Skipped | None:
             reason=f"what they make would have to be sent to {diagnosis.transfer.device} beside "
             "each batch"
         )
-    if workload.called_in_loop:
+    if workload.is_fit_in_loop:
         return Skipped(reason="fit is called for a few steps at a time, and its data made anew")
     return None

@@ -15,21 +15,29 @@ from __future__ import annotations
 from typing import Final, final
 
 from uncork.core.base.machine import Machine
-from uncork.core.costmodel.transfer_time import gain_by, rows_of, sparing
+from uncork.core.costmodel.transfer_time import (
+    find_array_offload,
+    find_transfer_saving,
+    predict_transfer_gain,
+)
 from uncork.core.documents.diagnosis import WorkloadDiagnosis
 from uncork.core.documents.plan import Policy
 from uncork.core.edits.edit import Edit
 from uncork.core.edits.pipeline import GatherLast, VectorizeMap
 from uncork.core.edits.step import MapOnDevice
 from uncork.core.evidence.model import Transfer
-from uncork.core.evidence.stage import InStep
-from uncork.optimizations.base.preconditions import no_function_edit, no_pipeline, no_step_edit
+from uncork.core.evidence.stage import StepOffload
+from uncork.optimizations.base.preconditions import (
+    function_edit_refusal,
+    pipeline_refusal,
+    step_edit_refusal,
+)
 from uncork.optimizations.base.proposal import (
-    WORTH_TRYING,
+    MIN_PREDICTED_SPEEDUP,
     Optimization,
     Proposal,
     Skipped,
-    not_worth,
+    low_gain_refusal,
 )
 
 _SOURCE: Final = {
@@ -43,88 +51,93 @@ _SOURCE: Final = {
 
 
 @final
-class MakeOnDevice(Optimization):
+class MapOnDeviceOptimization(Optimization):
     """Send what the last map takes, not what it makes, and let the step make it."""
 
     name = "map_on_device"
     stage = "host"
     guarantee = "exact"
-    at_worst = "rounding"
+    fallback_guarantee = "rounding"
 
     def propose(
         self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
     ) -> Proposal | Skipped:
         """Where a good part of the step is waiting for bytes that a map has made more of."""
-        transfer = sent(diagnosis, loops=True)
+        transfer = transfer_or_refusal(diagnosis, allow_loops=True)
         if isinstance(transfer, Skipped):
             return transfer
-        spared = sparing(transfer, diagnosis.stages)
-        last = spared.by if spared else None
-        if spared is None or last is None or last.in_step is None:
+        spared = find_transfer_saving(transfer, diagnosis.stages)
+        last = spared.widening_map if spared else None
+        if spared is None or last is None or last.step_offload is None:
             return Skipped(
                 reason="the pipeline does not end with a map that only casts, scales or moves "
                 "numbers, and makes more bytes of them"
             )
         in_loop = diagnosis.workload.kind == "custom_loop"
         placement = transfer.placement if in_loop else ""
-        edits = to_the_step(last.in_step, diagnosis.workload.pipeline, placement=placement)
-        predicted = gain_by(diagnosis, transfer, spared, machine.cpus)
-        if predicted < WORTH_TRYING:
-            return not_worth(predicted)
+        edits = device_map_edits(
+            last.step_offload, diagnosis.workload.pipeline_digest, placement=placement
+        )
+        predicted = predict_transfer_gain(diagnosis, transfer, spared, machine.cpus)
+        if predicted < MIN_PREDICTED_SPEEDUP:
+            return low_gain_refusal(predicted)
         return Proposal(
             edits=edits,
             predicted=predicted,
             at=last.at or diagnosis.workload.at,
-            why=f"{last.name or 'the last map'} is done on {transfer.device}, and "
+            rationale=f"{last.name or 'the last map'} is done on {transfer.device}, and "
             f"{spared.share:.0%} of the bytes need not be sent there",
             source_edit=_SOURCE[diagnosis.workload.kind],
-            first="data_on_device" if not in_loop and rows_of(diagnosis) is not None else "",
+            prerequisite="data_on_device"
+            if not in_loop and find_array_offload(diagnosis) is not None
+            else "",
         )
 
 
-def sent(
-    diagnosis: WorkloadDiagnosis, *, arrays: bool = False, loops: bool = False
+def transfer_or_refusal(
+    diagnosis: WorkloadDiagnosis, *, allow_arrays: bool = False, allow_loops: bool = False
 ) -> Transfer | Skipped:
     """What is sent to the device that trains, where the step could do more than it does.
 
     Args:
         diagnosis: Of the training.
-        arrays: It may be fed by arrays.
-        loops: It may be a loop of the user's own, that calls one compiled function for each batch.
+        allow_arrays: It may be fed by arrays.
+        allow_loops: It may be a loop of the user's own, that calls one compiled function for each
+            batch.
     """
-    fed = arrays and diagnosis.workload.data == "numpy"
-    in_loop = loops and diagnosis.workload.kind == "custom_loop"
-    forbidden = no_function_edit(diagnosis) if in_loop else no_step_edit(diagnosis)
-    forbidden = forbidden or (None if fed else no_pipeline(diagnosis))
+    fed = allow_arrays and diagnosis.workload.data_kind == "numpy"
+    in_loop = allow_loops and diagnosis.workload.kind == "custom_loop"
+    forbidden = function_edit_refusal(diagnosis) if in_loop else step_edit_refusal(diagnosis)
+    forbidden = forbidden or (None if fed else pipeline_refusal(diagnosis))
     if forbidden:
         return forbidden
-    if in_loop and diagnosis.workload.data_made_anew:
+    if in_loop and diagnosis.workload.is_dataset_recreated:
         return Skipped(
             reason="the script makes its dataset anew for each pass, and the map would be traced "
             "each time: make it once, before the loop over epochs, and tune again"
         )
-    if diagnosis.workload.called_in_loop:
+    if diagnosis.workload.is_fit_in_loop:
         return Skipped(reason="fit is called for a few steps at a time, and its data made anew")
     nothing = Skipped(reason="nothing that counts is sent from this host to another device")
     return diagnosis.transfer or nothing
 
 
-def to_the_step(
-    found: InStep, digest: str, *, gathered: bool = False, placement: str = ""
+def device_map_edits(
+    step_maps: StepOffload, digest: str, *, gathers_rows: bool = False, placement: str = ""
 ) -> tuple[Edit, ...]:
     """The edits by which the last maps come to be done in the step.
 
     A shuffle between a map and the batch holds no more for it: what is moved makes more of it.
 
     Args:
-        found: What the step is to do.
+        step_maps: What the step is to do.
         digest: Of the pipeline as it is.
-        gathered: The step begins by gathering rows.
+        gathers_rows: The step begins by gathering rows.
         placement: Where the batches of a loop are made.
     """
     edits: list[Edit] = []
-    for stage in found.vectorized:
-        edits.append(VectorizeMap(stage=stage, expects="" if edits else digest))
-    if gathered:
-        edits.append(GatherLast(expects="" if edits else digest))
-    return (*edits, MapOnDevice(expects=found.digest, placement=placement))
+    for stage in step_maps.vectorized_maps:
+        edits.append(VectorizeMap(stage=stage, expected_digest="" if edits else digest))
+    if gathers_rows:
+        edits.append(GatherLast(expected_digest="" if edits else digest))
+    return (*edits, MapOnDevice(expected_digest=step_maps.digest, placement=placement))

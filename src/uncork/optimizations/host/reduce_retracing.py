@@ -20,13 +20,13 @@ _SOURCE: Final = "@tf.function(reduce_retracing=True)\ndef train_step(...):"
 
 
 @final
-class OpenShapes(Optimization):
+class ReduceRetracingOptimization(Optimization):
     """Set ``reduce_retracing=True``."""
 
     name = "reduce_retracing"
     stage = "host"
     guarantee = "exact"
-    at_worst = "rounding"
+    fallback_guarantee = "rounding"
 
     def propose(
         self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
@@ -38,14 +38,14 @@ class OpenShapes(Optimization):
         found = next((f for f in diagnosis.findings if f.cause == "retracing"), None)
         if found is None:
             return Skipped(reason="no time is lost to tracing")
-        if work.eager_step or not work.step_code:
+        if work.is_eager_step or not work.step_code_digest:
             return Skipped(reason="the loop calls no compiled function for a batch, or several")
-        if work.distributed or work.replicas > 1:
+        if work.is_distributed or work.replicas > 1:
             return Skipped(reason="not tried under a tf.distribute strategy yet")
         return Proposal(
-            edits=(ReduceRetracing(code=work.step_code),),
+            edits=(ReduceRetracing(code_digest=work.step_code_digest),),
             predicted=found.upper_bound,
-            at=work.step_at or work.called_at or work.at,
-            why="one trace serves all shapes",
+            at=work.step_setup_at or work.step_call_at or work.at,
+            rationale="one trace serves all shapes",
             source_edit=_SOURCE,
         )

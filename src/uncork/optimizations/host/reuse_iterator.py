@@ -15,13 +15,13 @@ from uncork.core.documents.diagnosis import WorkloadDiagnosis
 from uncork.core.documents.plan import Policy
 from uncork.core.documents.workload import Workload
 from uncork.core.edits.step import ReuseIterator
-from uncork.optimizations.base.preconditions import no_step_edit
+from uncork.optimizations.base.preconditions import step_edit_refusal
 from uncork.optimizations.base.proposal import (
-    WORTH_TRYING,
+    MIN_PREDICTED_SPEEDUP,
     Optimization,
     Proposal,
     Skipped,
-    not_worth,
+    low_gain_refusal,
 )
 
 # Of what a call takes beyond its steps, the part that is the pipeline's making.
@@ -29,7 +29,7 @@ _SPARED: Final = 0.95
 
 
 @final
-class KeepIterator(Optimization):
+class ReuseIteratorOptimization(Optimization):
     """One iterator for many calls."""
 
     name = "reuse_iterator"
@@ -44,41 +44,41 @@ class KeepIterator(Optimization):
         work = diagnosis.workload
         if work.kind == "custom_loop":
             return _of_loop(diagnosis)
-        forbidden = _forbidden(work) or no_step_edit(diagnosis)
+        forbidden = _forbidden(work) or step_edit_refusal(diagnosis)
         if forbidden:
             return forbidden
-        predicted = diagnosis.without_host(_SPARED)
-        if predicted < WORTH_TRYING:
-            return not_worth(predicted)
+        predicted = diagnosis.speedup_without_host_time(_SPARED)
+        if predicted < MIN_PREDICTED_SPEEDUP:
+            return low_gain_refusal(predicted)
         return Proposal(
             edits=(ReuseIterator(),),
             predicted=predicted,
             at=work.at,
-            why="no pipeline is made for each call of fit",
+            rationale="no pipeline is made for each call of fit",
             source_edit="train_on_batch, test_on_batch and predict_on_batch, in a loop of your own",
         )
 
 
 def _forbidden(work: Workload) -> Skipped | None:
     reasons = {
-        "fit is not called for a few steps at a time": not work.called_in_loop,
-        f"fit is given a {work.data}, not arrays": work.data != "numpy",
-        "fit is given steps_per_epoch: its epochs share an iterator": work.steps_given,
+        "fit is not called for a few steps at a time": not work.is_fit_in_loop,
+        f"fit is given a {work.data_kind}, not arrays": work.data_kind != "numpy",
+        "fit is given steps_per_epoch: its epochs share an iterator": work.has_explicit_steps,
     }
     return next((Skipped(reason=reason) for reason, holds in reasons.items() if holds), None)
 
 
 def _of_loop(diagnosis: WorkloadDiagnosis) -> Proposal | Skipped:
-    found = diagnosis.answering
+    found = diagnosis.evaluation_calls
     if found is None:
         return Skipped(reason="the loop calls neither evaluate nor predict")
-    predicted = 1 / max(1e-9, 1 - found.spared * found.share)
-    if predicted < WORTH_TRYING:
-        return not_worth(predicted)
+    predicted = 1 / max(1e-9, 1 - found.setup_share * found.share)
+    if predicted < MIN_PREDICTED_SPEEDUP:
+        return low_gain_refusal(predicted)
     return Proposal(
         edits=(ReuseIterator(),),
         predicted=predicted,
         at=found.at or diagnosis.workload.at,
-        why="no pipeline is made for each call of evaluate and predict",
+        rationale="no pipeline is made for each call of evaluate and predict",
         source_edit="test_on_batch and predict_on_batch, or a tf.function of your own",
     )

@@ -17,13 +17,13 @@ from uncork.core.documents.diagnosis import WorkloadDiagnosis
 from uncork.core.documents.plan import Policy
 from uncork.core.edits.step import RowUpdates
 from uncork.core.evidence.kernels import Phase
-from uncork.optimizations.base.preconditions import no_step_edit
+from uncork.optimizations.base.preconditions import step_edit_refusal
 from uncork.optimizations.base.proposal import (
-    WORTH_TRYING,
+    MIN_PREDICTED_SPEEDUP,
     Optimization,
     Proposal,
     Skipped,
-    not_worth,
+    low_gain_refusal,
 )
 
 # What passes over a table as a whole only because it is read and updated so.
@@ -31,41 +31,46 @@ _PHASES: Final[tuple[Phase, ...]] = ("forward", "optimizer")
 
 
 @final
-class UpdateRows(Optimization):
+class RowUpdatesOptimization(Optimization):
     """No pass over the rows of a table that no sample of the batch looks up."""
 
     name = "row_updates"
     stage = "host"
     guarantee = "exact"
-    at_worst = "rounding"
+    fallback_guarantee = "rounding"
 
     def propose(
         self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
     ) -> Proposal | Skipped:
         """Where kernels pass over tables that are large beside what a batch looks up."""
         work = diagnosis.workload
-        forbidden = no_step_edit(diagnosis)
+        forbidden = step_edit_refusal(diagnosis)
         if forbidden:
             return forbidden
-        if not work.row_tables:
+        if not work.row_update_table_count:
             return Skipped(
                 reason="no table of an Embedding before the first step, or an optimizer that "
                 "changes the other rows of a table, too"
             )
-        passes = [p for p in diagnosis.kernels if p.rows_used < p.rows and p.phase in _PHASES]
+        passes = [
+            p for p in diagnosis.kernels if p.max_used_rows < p.table_rows and p.phase in _PHASES
+        ]
         if not passes:
             return Skipped(reason="no kernel of the step is known to pass over a whole table")
-        possible = diagnosis.without_kernels(
-            sum(part.share * (1 - part.rows_used / part.rows) for part in passes)
+        possible = diagnosis.speedup_without_kernels(
+            sum(part.share * (1 - part.max_used_rows / part.table_rows) for part in passes)
         )
-        if possible < WORTH_TRYING:
-            return not_worth(possible)
+        if possible < MIN_PREDICTED_SPEEDUP:
+            return low_gain_refusal(possible)
         largest = max(passes, key=lambda part: part.share)
         return Proposal(
             edits=(RowUpdates(),),
             predicted=possible,
-            at=largest.at or work.step_at or work.at,
-            why=f"a batch looks up {largest.rows_used:,} of {largest.rows:,} rows, and no others "
-            "are read or written",
+            at=largest.at or work.step_setup_at or work.at,
+            rationale=(
+                f"a batch looks up {largest.max_used_rows:,} of {largest.table_rows:,} rows, and "
+                "no others "
+                "are read or written"
+            ),
             source_edit="an Embedding and an optimizer of your own, as its page shows",
         )

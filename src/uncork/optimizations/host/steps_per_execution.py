@@ -22,13 +22,13 @@ from uncork.core.documents.diagnosis import WorkloadDiagnosis
 from uncork.core.documents.plan import Policy
 from uncork.core.documents.workload import Workload
 from uncork.core.edits.step import StepsPerExecution
-from uncork.optimizations.base.preconditions import no_step_edit
+from uncork.optimizations.base.preconditions import step_edit_refusal
 from uncork.optimizations.base.proposal import (
-    WORTH_TRYING,
+    MIN_PREDICTED_SPEEDUP,
     Optimization,
     Proposal,
     Skipped,
-    not_worth,
+    low_gain_refusal,
 )
 
 # Seconds one execution may last: progress, Ctrl-C and time limits are only looked at in between.
@@ -37,20 +37,20 @@ _MOST_STEPS: Final = 64
 
 
 @final
-class ChainSteps(Optimization):
+class StepsPerExecutionOptimization(Optimization):
     """Set ``steps_per_execution``."""
 
     name = "steps_per_execution"
     stage = "host"
     guarantee = "exact"
-    at_worst = "rounding"
+    fallback_guarantee = "rounding"
 
     def propose(
         self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
     ) -> Proposal | Skipped:
         """As many steps as make the time between them small, and not more than half a second."""
         workload = diagnosis.workload
-        forbidden = no_step_edit(diagnosis) or _forbidden(diagnosis)
+        forbidden = step_edit_refusal(diagnosis) or _forbidden(diagnosis)
         if forbidden:
             return forbidden
         steps = min(
@@ -69,13 +69,13 @@ class ChainSteps(Optimization):
                 reason=f"{told} cannot be cut into equal executions, and Keras would go beyond it"
             )
         predicted = _predicted(diagnosis, steps)
-        if predicted < WORTH_TRYING:
-            return not_worth(predicted)
+        if predicted < MIN_PREDICTED_SPEEDUP:
+            return low_gain_refusal(predicted)
         return Proposal(
             edits=(StepsPerExecution(steps=steps),),
             predicted=predicted,
             at=workload.at,
-            why=f"Python is entered once in {steps} steps",
+            rationale=f"Python is entered once in {steps} steps",
             source_edit=f"model.compile(..., steps_per_execution={steps})",
         )
 
@@ -83,7 +83,7 @@ class ChainSteps(Optimization):
 def _given(workload: Workload) -> dict[str, int]:
     """Numbers of steps of which Keras would take more, rather than cut an execution short."""
     found = {"validation_steps": workload.validation_steps}
-    if workload.steps_given:
+    if workload.has_explicit_steps:
         found["steps_per_epoch"] = workload.steps_per_epoch
     return {name: number for name, number in found.items() if number}
 
@@ -106,17 +106,17 @@ def _forbidden(diagnosis: WorkloadDiagnosis) -> Skipped | None:
     workload = diagnosis.workload
     if workload.steps_per_execution != 1:
         return Skipped(reason=f"set to {workload.steps_per_execution} by the script already")
-    if workload.batch_hooks:
-        names = ", ".join(workload.batch_hooks)
+    if workload.batch_callbacks:
+        names = ", ".join(workload.batch_callbacks)
         return Skipped(reason=f"callbacks act on every batch and must keep seeing each: {names}")
-    if workload.called_in_loop or workload.steps_per_epoch == 1:
-        few = "fit is called for a few steps at a time" if workload.called_in_loop else ""
+    if workload.is_fit_in_loop or workload.steps_per_epoch == 1:
+        few = "fit is called for a few steps at a time" if workload.is_fit_in_loop else ""
         return Skipped(reason=few or "an epoch has one step only: there is no second one to chain")
     if workload.steps_per_epoch is None:
         return Skipped(
             reason="the dataset's length is unknown: Keras would count optimizer iterations "
             "differently at the end of an epoch"
         )
-    if workload.model is not None and workload.data in ("generator", "pydataset"):
-        return Skipped(reason=f"a {workload.data} hands over batches from Python anyway")
+    if workload.model is not None and workload.data_kind in ("generator", "pydataset"):
+        return Skipped(reason=f"a {workload.data_kind} hands over batches from Python anyway")
     return None

@@ -16,18 +16,18 @@ from uncork.core.base.machine import Machine
 from uncork.core.documents.diagnosis import WorkloadDiagnosis
 from uncork.core.documents.plan import Policy
 from uncork.core.edits.step import TensorArguments
-from uncork.optimizations.base.preconditions import no_function_edit
+from uncork.optimizations.base.preconditions import function_edit_refusal
 from uncork.optimizations.base.proposal import Optimization, Proposal, Skipped
 
 
 @final
-class PassTensors(Optimization):
+class TensorArgumentsOptimization(Optimization):
     """Convert the numbers at each call."""
 
     name = "tensor_arguments"
     stage = "host"
     guarantee = "exact"
-    at_worst = "rounding"
+    fallback_guarantee = "rounding"
 
     def propose(
         self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
@@ -39,16 +39,22 @@ class PassTensors(Optimization):
         found = next((f for f in diagnosis.findings if f.cause == "retracing"), None)
         if found is None:
             return Skipped(reason="no time is lost to tracing")
-        forbidden = no_function_edit(diagnosis)
+        forbidden = function_edit_refusal(diagnosis)
         if forbidden:
             return forbidden
-        if not work.numbers:
+        if not work.number_arguments:
             return Skipped(reason="no number among the step's arguments was seen to change")
-        names = ", ".join(work.numbers)
+        names = ", ".join(work.number_arguments)
         return Proposal(
-            edits=(TensorArguments(code=work.step_code, names=work.numbers),),
+            edits=(
+                TensorArguments(
+                    code_digest=work.step_code_digest, argument_names=work.number_arguments
+                ),
+            ),
             predicted=found.upper_bound,
-            at=work.step_at or work.called_at or work.at,
-            why=f"one trace serves all values of {names}",
-            source_edit="\n".join(f"{name} = tf.constant({name})" for name in work.numbers),
+            at=work.step_setup_at or work.step_call_at or work.at,
+            rationale=f"one trace serves all values of {names}",
+            source_edit="\n".join(
+                f"{name} = tf.constant({name})" for name in work.number_arguments
+            ),
         )

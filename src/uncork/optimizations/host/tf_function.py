@@ -17,13 +17,13 @@ from uncork.core.documents.diagnosis import WorkloadDiagnosis
 from uncork.core.documents.plan import Policy
 from uncork.core.documents.workload import Workload
 from uncork.core.edits.step import TfFunction
-from uncork.optimizations.base.preconditions import ends_unknown
+from uncork.optimizations.base.preconditions import unknown_length_refusal
 from uncork.optimizations.base.proposal import (
-    WORTH_TRYING,
+    MIN_PREDICTED_SPEEDUP,
     Optimization,
     Proposal,
     Skipped,
-    not_worth,
+    low_gain_refusal,
 )
 
 _SOURCES: Final = {
@@ -35,42 +35,46 @@ _LEAST_LEFT: Final = 0.01
 
 
 @final
-class GraphStep(Optimization):
+class TfFunctionOptimization(Optimization):
     """Trace the step once, and let TensorFlow run its ops."""
 
     name = "tf_function"
     stage = "host"
     guarantee = "exact"
-    at_worst = "rounding"
+    fallback_guarantee = "rounding"
 
     def propose(
         self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
     ) -> Proposal | Skipped:
         """A graph, where Python between the ops takes a part of the step."""
         work = diagnosis.workload
-        forbidden = _forbidden(work) or ends_unknown(work)
+        forbidden = _forbidden(work) or unknown_length_refusal(work)
         if forbidden:
             return forbidden
         lost = diagnosis.breakdown.get("host", 0.0)
         predicted = 1 / max(_LEAST_LEFT, 1 - lost)
-        if predicted < WORTH_TRYING:
-            return not_worth(predicted)
+        if predicted < MIN_PREDICTED_SPEEDUP:
+            return low_gain_refusal(predicted)
         return Proposal(
-            edits=(TfFunction(code=work.step_code, numbers=work.numbers),),
+            edits=(
+                TfFunction(
+                    code_digest=work.step_code_digest, number_arguments=work.number_arguments
+                ),
+            ),
             predicted=predicted,
-            at=work.step_at or work.at,
-            why="Python runs the step once, and TensorFlow runs its ops from then on",
+            at=work.step_setup_at or work.at,
+            rationale="Python runs the step once, and TensorFlow runs its ops from then on",
             source_edit=_SOURCES[work.kind],
         )
 
 
 def _forbidden(work: Workload) -> Skipped | None:
-    if not work.eager_step:
+    if not work.is_eager_step:
         return Skipped(reason="the step is compiled already")
-    if work.called_in_loop:
+    if work.is_fit_in_loop:
         return Skipped(reason="fit is called for a few steps at a time, and traces anew each time")
-    if work.distributed:
+    if work.is_distributed:
         return Skipped(reason="not tried under a tf.distribute strategy yet")
-    if work.not_traceable:
-        return Skipped(reason=f"the step cannot become a graph: {work.not_traceable}")
+    if work.tf_function_refusal:
+        return Skipped(reason=f"the step cannot become a graph: {work.tf_function_refusal}")
     return None

@@ -22,9 +22,9 @@ from typing import Final, final
 
 from uncork.core.base.machine import Machine
 from uncork.core.base.record import Record, replace
-from uncork.core.costmodel.attribution import costs_of
-from uncork.core.costmodel.cache_candidates import filled, forms_to_keep
-from uncork.core.costmodel.step_cost import StepCosts, gain
+from uncork.core.costmodel.attribution import attribute_costs
+from uncork.core.costmodel.cache_candidates import cacheable_forms, is_cache_filled
+from uncork.core.costmodel.step_cost import StepCosts, predict_gain
 from uncork.core.documents.diagnosis import WorkloadDiagnosis
 from uncork.core.documents.plan import Policy
 from uncork.core.edits.edit import Edit
@@ -37,19 +37,22 @@ from uncork.core.edits.pipeline import (
     VectorizeMap,
 )
 from uncork.core.evidence.stage import Stage
-from uncork.core.evidence.stage_graph import made_from
-from uncork.optimizations.base.preconditions import no_pipeline, read_once
+from uncork.core.evidence.stage_graph import subtree_indices
+from uncork.optimizations.base.preconditions import pipeline_refusal, single_pass_refusal
 from uncork.optimizations.base.proposal import (
-    WORTH_TRYING,
+    MIN_PREDICTED_SPEEDUP,
     Optimization,
     Proposal,
     Skipped,
-    not_worth,
+    low_gain_refusal,
 )
-from uncork.optimizations.input_parallelism.autotune_off import hushed, without_autotuner
-from uncork.optimizations.input_parallelism.inline_map import RunInline
-from uncork.optimizations.input_parallelism.parallelize_prefix import ParallelizePrefix
-from uncork.optimizations.input_rewrites.vectorize import VectorizeMaps
+from uncork.optimizations.input_parallelism.autotune_off import (
+    autotune_off_edits,
+    can_stop_autotuner,
+)
+from uncork.optimizations.input_parallelism.inline_map import InlineMapOptimization
+from uncork.optimizations.input_parallelism.parallelize_prefix import ParallelizePrefixOptimization
+from uncork.optimizations.input_rewrites.vectorize import VectorizeOptimization
 
 _NOTHING_TO_KEEP: Final = "no deterministic, finite part that is not cached already"
 # Of the memory that caches may take, what is not worth a thought.
@@ -68,7 +71,7 @@ dataset.map(all_but_the_cast, num_parallel_calls=tf.data.AUTOTUNE).cache()  # by
 
 
 @final
-class CacheDeterministic(Optimization):
+class CacheOptimization(Optimization):
     """Cache the longest deterministic part that fits the memory budget."""
 
     name = "cache"
@@ -83,115 +86,124 @@ class CacheDeterministic(Optimization):
         Batches are put together by copying, which no probe tells apart from making what they hold:
         kept as they are, they are handed out without. Where memory is no matter, the later wins.
         """
-        lasting = lasting_places(diagnosis)
+        lasting = cacheable_stages(diagnosis)
         if isinstance(lasting, Skipped):
             return lasting
-        room = room_for(diagnosis, policy)
-        forms = [form for s in lasting for form in forms_to_keep(s, room)]
-        fitting = [s for s in forms if kept_bytes(s) <= room]
+        room = cache_budget_bytes(diagnosis, policy)
+        forms = [form for s in lasting for form in cacheable_forms(s, room)]
+        fitting = [s for s in forms if cache_bytes(s) <= room]
         if not fitting:
-            smallest = min(kept_bytes(s) for s in forms)
+            smallest = min(cache_bytes(s) for s in forms)
             return Skipped(
                 reason=f"needs {smallest / 1e9:.1f} GB of memory, the budget is {room / 1e9:.1f} GB"
             )
-        costs = costs_of(diagnosis, machine.cpus)
-        least = max(1, min(kept_bytes(s) for s in fitting))
+        costs = attribute_costs(diagnosis, machine.cpus)
+        least = max(1, min(cache_bytes(s) for s in fitting))
         best = max(
             fitting,
             key=lambda s: (
-                round(gain(costs, costs.cached(s)), 2),
-                0.0 if kept_bytes(s) < _LITTLE * room else -round(kept_bytes(s) / least, 1),
+                round(predict_gain(costs, costs.with_cached_stage(s)), 2),
+                0.0 if cache_bytes(s) < _LITTLE * room else -round(cache_bytes(s) / least, 1),
                 s.index,
             ),
         )
-        return Keeping(
+        return CacheCandidate(
             stage=best,
             costs=costs,
-            kept=costs.cached(best),
-            keep=Cache(stage=best.index, expects="", bytes=kept_bytes(best)),
-            where=f"in {kept_bytes(best) / 1e9:.3g} GB of memory",
-        ).proposed(diagnosis, machine, policy)
+            cached_costs=costs.with_cached_stage(best),
+            edit=Cache(stage=best.index, expected_digest="", size_bytes=cache_bytes(best)),
+            location=f"in {cache_bytes(best) / 1e9:.3g} GB of memory",
+        ).propose(diagnosis, machine, policy)
 
 
-def lasting_places(diagnosis: WorkloadDiagnosis) -> tuple[Stage, ...] | Skipped:
+def cacheable_stages(diagnosis: WorkloadDiagnosis) -> tuple[Stage, ...] | Skipped:
     """Stages whose elements could be kept from one epoch to the next, wherever that is."""
-    missing = no_pipeline(diagnosis) or read_once(diagnosis)
+    missing = pipeline_refusal(diagnosis) or single_pass_refusal(diagnosis)
     if missing:
         return missing
     legal = [s for s in diagnosis.stages if s.cache_point]
-    lasting = tuple(s for s in legal if filled(diagnosis, s))
+    lasting = tuple(s for s in legal if is_cache_filled(diagnosis, s))
     return lasting or Skipped(reason=_NEVER_FULL if legal else _NOTHING_TO_KEEP)
 
 
-def room_for(diagnosis: WorkloadDiagnosis, policy: Policy) -> float:
+def cache_budget_bytes(diagnosis: WorkloadDiagnosis, policy: Policy) -> float:
     """Bytes of memory that caches may take."""
     return policy.memory_share * diagnosis.memory_available_bytes
 
 
-def kept_bytes(stage: Stage) -> int:
+def cache_bytes(stage: Stage) -> int:
     """What the elements of a stage, or of a form of it, take together."""
     return stage.cache_point.memory_bytes if stage.cache_point else 0
 
 
-class Keeping(Record, frozen=True, kw_only=True):
+class CacheCandidate(Record, frozen=True, kw_only=True):
     """What is to be kept, and how.
 
     Attributes:
         stage: A form of the stage whose elements are kept.
         costs: Of a step as it is.
-        kept: Of a step that reads what is kept.
-        keep: The edit; it takes what it finds.
-        where: In words, for what they take there.
+        cached_costs: Of a step that reads what is kept.
+        edit: The edit; it takes what it finds.
+        location: In words, for what they take there.
         source_edit: The same by hand; that of a cache in memory unless given.
     """
 
     stage: Stage
     costs: StepCosts
-    kept: StepCosts
-    keep: Cache | DiskCache
-    where: str
+    cached_costs: StepCosts
+    edit: Cache | DiskCache
+    location: str
     source_edit: str = ""
 
-    def proposed(
+    def propose(
         self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
     ) -> Proposal | Skipped:
         """With the steps that belong to it, or that had better come first."""
-        predicted = gain(self.costs, self.kept)
-        if predicted < WORTH_TRYING:
-            return not_worth(predicted)
+        predicted = predict_gain(self.costs, self.cached_costs)
+        if predicted < MIN_PREDICTED_SPEEDUP:
+            return low_gain_refusal(predicted)
         stage = self.stage
-        parallel = _in_parallel(ParallelizePrefix().propose(diagnosis, machine, policy), stage)
+        parallel = _in_parallel(
+            ParallelizePrefixOptimization().propose(diagnosis, machine, policy), stage
+        )
         first = ""
-        room = room_for(diagnosis, policy)
-        if self._saves_more(diagnosis, VectorizeMaps().propose(diagnosis, machine, policy), room):
-            first = VectorizeMaps.name
-        elif not parallel and self._fills_faster(
-            diagnosis, RunInline().propose(diagnosis, machine, policy)
+        room = cache_budget_bytes(diagnosis, policy)
+        if self._saves_more(
+            diagnosis, VectorizeOptimization().propose(diagnosis, machine, policy), room
         ):
-            first = RunInline.name
-        part = "the deterministic part" if stage.narrow is None else "all but the widening"
-        what = f"{part} of {stage.name or 'the map'}" if stage.prefix else stage.kind
-        source = self.source_edit or (_NARROW if stage.prefix and stage.narrow else _SOURCE)
+            first = VectorizeOptimization.name
+        elif not parallel and self._fills_faster(
+            diagnosis, InlineMapOptimization().propose(diagnosis, machine, policy)
+        ):
+            first = InlineMapOptimization.name
+        part = "the deterministic part" if stage.narrow_prefix is None else "all but the widening"
+        what = f"{part} of {stage.name or 'the map'}" if stage.deterministic_prefix else stage.kind
+        source = self.source_edit or (
+            _NARROW if stage.deterministic_prefix and stage.narrow_prefix else _SOURCE
+        )
         return Proposal(
             edits=self._edits(diagnosis, parallel),
             predicted=predicted,
             at=stage.at,
-            why=f"{what} is made once{', in parallel,' if parallel else ''} and kept {self.where}",
+            rationale=(
+                f"{what} is made once{', in parallel,' if parallel else ''} and kept "
+                f"{self.location}"
+            ),
             source_edit=source,
-            first=first,
+            prerequisite=first,
         )
 
     def _edits(self, diagnosis: WorkloadDiagnosis, parallel: tuple[Edit, ...]) -> tuple[Edit, ...]:
-        digest = diagnosis.workload.pipeline
-        edits: tuple[Edit, ...] = (replace(self.keep, expects=digest),)
+        digest = diagnosis.workload.pipeline_digest
+        edits: tuple[Edit, ...] = (replace(self.edit, expected_digest=digest),)
         if parallel:  # the tree that is left then is not known yet
-            edits = (*parallel, self.keep)
-        if self.stage.prefix is not None:
+            edits = (*parallel, self.edit)
+        if self.stage.deterministic_prefix is not None:
             # The split puts its prefix where the map stood. The tree it leaves is not known before
             # it is built, so the cache that follows takes it as it comes.
-            edits = (SplitMap(stage=self.stage.index, expects=digest), self.keep)
-        if hushed(diagnosis, self.kept):
-            edits += without_autotuner(diagnosis, expects="")
+            edits = (SplitMap(stage=self.stage.index, expected_digest=digest), self.edit)
+        if can_stop_autotuner(diagnosis, self.cached_costs):
+            edits += autotune_off_edits(diagnosis, expects="")
         return edits
 
     def _saves_more(
@@ -206,37 +218,42 @@ class Keeping(Record, frozen=True, kw_only=True):
         if isinstance(stacked, Skipped):
             return False
         moved = {edit.stage for edit in stacked.edits if isinstance(edit, VectorizeMap)}
-        if not moved & set(made_from(self.stage)):
+        if not moved & set(subtree_indices(self.stage)):
             return False
-        first_s, kept_s = self.costs.vectorized(moved).step_s(), self.kept.step_s()
+        first_s, kept_s = (
+            self.costs.with_vectorized_stages(moved).step_s(),
+            self.cached_costs.step_s(),
+        )
         later_s = kept_s if _fit_behind(diagnosis, max(moved), room) else first_s
-        later = diagnosis.workload.passes - 1
+        later = diagnosis.workload.min_passes - 1
         return first_s + later * later_s < _CLEARLY * (self._first_s + later * kept_s)
 
     def _fills_faster(self, diagnosis: WorkloadDiagnosis, inlined: Proposal | Skipped) -> bool:
         """Whether the first epoch, which fills it, weighs enough to be made brief first."""
         if isinstance(inlined, Skipped):
             return False
-        later_s = (diagnosis.workload.passes - 1) * self.kept.step_s()
+        later_s = (diagnosis.workload.min_passes - 1) * self.cached_costs.step_s()
         moved = {edit.stage for edit in inlined.edits if isinstance(edit, InlineMap)}
         first_s = self._first_s
-        return self.costs.inlined(moved).step_s() + later_s < _CLEARLY * (first_s + later_s)
+        return self.costs.with_inlined_stages(moved).step_s() + later_s < _CLEARLY * (
+            first_s + later_s
+        )
 
     @property
     def _first_s(self) -> float:
         """Of a step of the first epoch."""
-        return min(self.costs.step_s(), self.costs.measured_s)
+        return min(self.costs.step_s(), self.costs.measured_step_s)
 
 
 def _fit_behind(diagnosis: WorkloadDiagnosis, highest: int, room: float) -> bool:
     """Whether batches of what a map makes could be kept as they are."""
-    behind = (s for s in diagnosis.stages if s.index > highest and highest in made_from(s))
-    return any(s.kind in _BATCHES and s.cache_point and kept_bytes(s) <= room for s in behind)
+    behind = (s for s in diagnosis.stages if s.index > highest and highest in subtree_indices(s))
+    return any(s.kind in _BATCHES and s.cache_point and cache_bytes(s) <= room for s in behind)
 
 
 def _in_parallel(answer: Proposal | Skipped, stage: Stage) -> tuple[Edit, ...]:
     """For the epoch that fills it: a serial map below, which as a whole repeats itself."""
-    if isinstance(answer, Skipped) or stage.prefix is not None:
+    if isinstance(answer, Skipped) or stage.deterministic_prefix is not None:
         return ()
-    below = made_from(stage)
+    below = subtree_indices(stage)
     return tuple(e for e in answer.edits if isinstance(e, ParallelMap) and e.stage in below)

@@ -18,16 +18,26 @@ import math
 from typing import Final, final
 
 from uncork.core.base.machine import Machine
-from uncork.core.costmodel.attribution import costs_of
-from uncork.core.costmodel.cache_candidates import forms_to_keep
-from uncork.core.costmodel.step_cost import StepCosts, gain
+from uncork.core.costmodel.attribution import attribute_costs
+from uncork.core.costmodel.cache_candidates import cacheable_forms
+from uncork.core.costmodel.step_cost import StepCosts, predict_gain
 from uncork.core.documents.diagnosis import WorkloadDiagnosis
 from uncork.core.documents.plan import Policy
 from uncork.core.edits.pipeline import DiskCache
 from uncork.core.evidence.stage import Stage
-from uncork.core.evidence.storage import Disk, files_bytes
-from uncork.optimizations.base.proposal import WORTH_TRYING, Optimization, Proposal, Skipped
-from uncork.optimizations.input_caching.cache import Keeping, kept_bytes, lasting_places, room_for
+from uncork.core.evidence.storage import CacheFolder, cache_files_bytes
+from uncork.optimizations.base.proposal import (
+    MIN_PREDICTED_SPEEDUP,
+    Optimization,
+    Proposal,
+    Skipped,
+)
+from uncork.optimizations.input_caching.cache import (
+    CacheCandidate,
+    cache_budget_bytes,
+    cache_bytes,
+    cacheable_stages,
+)
 
 # While it is tried there are two of them: the one that is timed, and the one that is compared.
 _AT_ONCE: Final = 2
@@ -42,7 +52,7 @@ dataset.map(deterministic_part, num_parallel_calls=tf.data.AUTOTUNE).cache(tempf
 
 
 @final
-class CacheInFiles(Optimization):
+class DiskCacheOptimization(Optimization):
     """Cache the deterministic part in files where it does not fit the memory budget."""
 
     name = "disk_cache"
@@ -53,14 +63,17 @@ class CacheInFiles(Optimization):
         self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
     ) -> Proposal | Skipped:
         """The legal cache predicted to win most; of equal ones the smaller, then the later."""
-        lasting = lasting_places(diagnosis)
+        lasting = cacheable_stages(diagnosis)
         if isinstance(lasting, Skipped):
             return lasting
-        disk, room = diagnosis.disk, room_for(diagnosis, policy)
-        costs = costs_of(diagnosis, machine.cpus)
-        forms = [form for s in lasting for form in forms_to_keep(s, 0.0)]
-        in_memory = (form for form in forms if kept_bytes(form) <= room)
-        if any(gain(costs, costs.cached(form)) >= WORTH_TRYING for form in in_memory):
+        disk, room = diagnosis.cache_folder, cache_budget_bytes(diagnosis, policy)
+        costs = attribute_costs(diagnosis, machine.cpus)
+        forms = [form for s in lasting for form in cacheable_forms(s, 0.0)]
+        in_memory = (form for form in forms if cache_bytes(form) <= room)
+        if any(
+            predict_gain(costs, costs.with_cached_stage(form)) >= MIN_PREDICTED_SPEEDUP
+            for form in in_memory
+        ):
             return Skipped(reason="memory has room for what would be kept: see cache")
         missing = _no_folder(diagnosis, disk)
         if missing or disk is None:
@@ -70,34 +83,40 @@ class CacheInFiles(Optimization):
             return _no_space(disk, min(map(_needed, forms)))
         best = max(
             fitting,
-            key=lambda s: (round(gain(costs, _kept(costs, s, disk)), 2), -_values(s), s.index),
+            key=lambda s: (
+                round(predict_gain(costs, _kept(costs, s, disk)), 2),
+                -_values(s),
+                s.index,
+            ),
         )
-        keeping = Keeping(
+        keeping = CacheCandidate(
             stage=best,
             costs=costs,
-            kept=_kept(costs, best, disk),
-            keep=DiskCache(stage=best.index, expects="", bytes=_values(best), folder=disk.folder),
-            where=f"in {_values(best) / 1e9:.3g} GB of files",
+            cached_costs=_kept(costs, best, disk),
+            edit=DiskCache(
+                stage=best.index, expected_digest="", size_bytes=_values(best), folder=disk.path
+            ),
+            location=f"in {_values(best) / 1e9:.3g} GB of files",
             source_edit=_SOURCE,
         )
-        return _in_vain(diagnosis, policy, keeping, disk) or keeping.proposed(
+        return _in_vain(diagnosis, policy, keeping, disk) or keeping.propose(
             diagnosis, machine, policy
         )
 
 
-def _no_folder(diagnosis: WorkloadDiagnosis, disk: Disk | None) -> Skipped | None:
+def _no_folder(diagnosis: WorkloadDiagnosis, disk: CacheFolder | None) -> Skipped | None:
     """Set when there is nowhere to keep files."""
     if disk is None:
         return Skipped(reason="files are kept only where you say so: --disk-cache DIR")
-    if disk.refused:
-        return Skipped(reason=disk.refused)
+    if disk.refusal_reason:
+        return Skipped(reason=disk.refusal_reason)
     work = diagnosis.workload
-    if work.distributed or work.replicas > 1:
+    if work.is_distributed or work.replicas > 1:
         return Skipped(reason="not tried under a tf.distribute strategy yet")
     return None
 
 
-def _no_space(disk: Disk, needed: int) -> Skipped:
+def _no_space(disk: CacheFolder, needed: int) -> Skipped:
     return Skipped(
         reason=f"needs {needed / 1e9:.3g} GB in the folder of --disk-cache while it is tried, "
         f"{disk.free_bytes / 1e9:.3g} GB are free"
@@ -105,28 +124,31 @@ def _no_space(disk: Disk, needed: int) -> Skipped:
 
 
 def _in_vain(
-    diagnosis: WorkloadDiagnosis, policy: Policy, keeping: Keeping, disk: Disk
+    diagnosis: WorkloadDiagnosis, policy: Policy, keeping: CacheCandidate, disk: CacheFolder
 ) -> Skipped | None:
     """Set when the epochs are too few to win back the writing, or too long to be compared."""
     point, now = keeping.stage.cache_point, keeping.costs
     per_step = keeping.stage.elements_per_step
-    if gain(now, keeping.kept) < WORTH_TRYING or not (point and per_step and disk.write):
+    if predict_gain(now, keeping.cached_costs) < MIN_PREDICTED_SPEEDUP or not (
+        point and per_step and disk.write_cost
+    ):
         return None
-    if _INDEX_BYTES * point.elements > diagnosis.memory_available_bytes / 2:
+    if _INDEX_BYTES * point.element_count > diagnosis.memory_available_bytes / 2:
         return Skipped(
-            reason=f"the index of {point.elements:,} elements takes "
-            f"{_INDEX_BYTES * point.elements / 1e9:.1f} GB of memory while the files are written"
+            reason=f"the index of {point.element_count:,} elements takes "
+            f"{_INDEX_BYTES * point.element_count / 1e9:.1f} GB of memory while the files are "
+            "written"
         )
-    as_it_is_s = min(now.step_s(), now.measured_s)
-    passes = _passes(diagnosis, point.elements / per_step)
-    writing_s = per_step * disk.write.wall_s(point.value_bytes / point.elements)
-    spared_s = (passes - 1) * (as_it_is_s - keeping.kept.step_s())
+    as_it_is_s = min(now.step_s(), now.measured_step_s)
+    passes = _passes(diagnosis, point.element_count / per_step)
+    writing_s = per_step * disk.write_cost.wall_s(point.value_bytes / point.element_count)
+    spared_s = (passes - 1) * (as_it_is_s - keeping.cached_costs.step_s())
     if spared_s <= writing_s:
         return Skipped(
             reason="writing the files takes longer than reading them spares in "
             f"{max(0.0, passes):.3g} passes over the data"
         )
-    epoch_s = (as_it_is_s + writing_s) * point.elements / per_step
+    epoch_s = (as_it_is_s + writing_s) * point.element_count / per_step
     if epoch_s > _MOST_OF_BUDGET * policy.budget_s:
         return Skipped(
             reason=f"an epoch takes {epoch_s:.0f} s, and several must be compared: give --budget "
@@ -138,15 +160,15 @@ def _in_vain(
 def _passes(diagnosis: WorkloadDiagnosis, steps: float) -> float:
     """How often the whole training goes through the data, of so many steps."""
     work = diagnosis.workload
-    return work.passes * (1.0 if work.steps_per_epoch is None else work.steps_per_epoch / steps)
+    return work.min_passes * (1.0 if work.steps_per_epoch is None else work.steps_per_epoch / steps)
 
 
-def _kept(costs: StepCosts, stage: Stage, disk: Disk) -> StepCosts:
-    return costs.read_back(stage, disk.read) if disk.read else costs
+def _kept(costs: StepCosts, stage: Stage, disk: CacheFolder) -> StepCosts:
+    return costs.with_disk_cached_stage(stage, disk.read_cost) if disk.read_cost else costs
 
 
 def _needed(stage: Stage) -> int:
-    return _AT_ONCE * files_bytes(_values(stage))
+    return _AT_ONCE * cache_files_bytes(_values(stage))
 
 
 def _values(stage: Stage) -> int:

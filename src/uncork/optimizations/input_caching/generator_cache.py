@@ -12,21 +12,24 @@ from __future__ import annotations
 from typing import Final, final
 
 from uncork.core.base.machine import Machine
-from uncork.core.costmodel.attribution import costs_of
-from uncork.core.costmodel.cache_candidates import ends
-from uncork.core.costmodel.step_cost import gain
+from uncork.core.costmodel.attribution import attribute_costs
+from uncork.core.costmodel.cache_candidates import is_generator_exhausted
+from uncork.core.costmodel.step_cost import predict_gain
 from uncork.core.documents.diagnosis import WorkloadDiagnosis
 from uncork.core.documents.plan import Policy
 from uncork.core.edits.pipeline import GeneratorCache
-from uncork.optimizations.base.preconditions import no_pipeline, read_once
+from uncork.optimizations.base.preconditions import pipeline_refusal, single_pass_refusal
 from uncork.optimizations.base.proposal import (
-    WORTH_TRYING,
+    MIN_PREDICTED_SPEEDUP,
     Optimization,
     Proposal,
     Skipped,
-    not_worth,
+    low_gain_refusal,
 )
-from uncork.optimizations.input_parallelism.autotune_off import hushed, without_autotuner
+from uncork.optimizations.input_parallelism.autotune_off import (
+    autotune_off_edits,
+    can_stop_autotuner,
+)
 
 _NOT_ALIKE: Final = "no generator that was seen to yield the same in every epoch"
 _NOT_READ: Final = "the training was not seen to read its generator to the end"
@@ -34,7 +37,7 @@ _SOURCE: Final = "tf.data.Dataset.from_generator(...).cache()  # before shuffle 
 
 
 @final
-class KeepElements(Optimization):
+class GeneratorCacheOptimization(Optimization):
     """Keep what a Python generator yields."""
 
     name = "generator_cache"
@@ -45,40 +48,40 @@ class KeepElements(Optimization):
         self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
     ) -> Proposal | Skipped:
         """All elements, where they fit the memory budget; as many as do, where nobody counted."""
-        missing = no_pipeline(diagnosis)
+        missing = pipeline_refusal(diagnosis)
         if missing:
             return missing
-        once = read_once(diagnosis)
+        once = single_pass_refusal(diagnosis)
         if once:
             return once
-        alike = [s for s in diagnosis.stages if s.kind == "from_generator" and s.keepable]
-        kept = [stage for stage in alike if ends(diagnosis, stage)]
+        alike = [s for s in diagnosis.stages if s.kind == "from_generator" and s.memoization]
+        kept = [stage for stage in alike if is_generator_exhausted(diagnosis, stage)]
         if not kept:
             return Skipped(reason=_NOT_READ if alike else _NOT_ALIKE)
-        costs = costs_of(diagnosis, machine.cpus)
-        best = max(kept, key=lambda s: gain(costs, costs.kept(s.index)))
-        assert best.keepable is not None
+        costs = attribute_costs(diagnosis, machine.cpus)
+        best = max(kept, key=lambda s: predict_gain(costs, costs.with_memoized_stage(s.index)))
+        assert best.memoization is not None
         room = policy.memory_share * diagnosis.memory_available_bytes
-        needed = best.keepable.bytes or int(room)
+        needed = best.memoization.total_bytes or int(room)
         if needed > room:
             return Skipped(
                 reason=f"needs {needed / 1e9:.1f} GB of memory, the budget is {room / 1e9:.1f} GB"
             )
-        predicted = gain(costs, costs.kept(best.index))
-        if predicted < WORTH_TRYING:
-            return not_worth(predicted)
+        predicted = predict_gain(costs, costs.with_memoized_stage(best.index))
+        if predicted < MIN_PREDICTED_SPEEDUP:
+            return low_gain_refusal(predicted)
         keep = GeneratorCache(
             stage=best.index,
-            expects=diagnosis.workload.pipeline,
-            bytes=needed,
-            code=best.keepable.code,
+            expected_digest=diagnosis.workload.pipeline_digest,
+            size_bytes=needed,
+            code_digest=best.memoization.code_digest,
         )
-        quiet = hushed(diagnosis, costs.kept(best.index))
-        most = "" if best.keepable.bytes else "at most "
+        quiet = can_stop_autotuner(diagnosis, costs.with_memoized_stage(best.index))
+        most = "" if best.memoization.total_bytes else "at most "
         return Proposal(
-            edits=(keep, *(without_autotuner(diagnosis, expects="") if quiet else ())),
+            edits=(keep, *(autotune_off_edits(diagnosis, expects="") if quiet else ())),
             predicted=predicted,
             at=best.at,
-            why=f"what the generator yields is kept in {most}{needed / 1e9:.3g} GB of memory",
+            rationale=f"what the generator yields is kept in {most}{needed / 1e9:.3g} GB of memory",
             source_edit=_SOURCE,
         )

@@ -13,21 +13,24 @@ from __future__ import annotations
 from typing import Final, final
 
 from uncork.core.base.machine import Machine
-from uncork.core.costmodel.attribution import costs_of
-from uncork.core.costmodel.step_cost import gain
+from uncork.core.costmodel.attribution import attribute_costs
+from uncork.core.costmodel.step_cost import predict_gain
 from uncork.core.documents.diagnosis import WorkloadDiagnosis
 from uncork.core.documents.plan import Policy
 from uncork.core.edits.pipeline import PyFunctionCache
 from uncork.core.evidence.stage import Stage
-from uncork.optimizations.base.preconditions import no_pipeline, read_once
+from uncork.optimizations.base.preconditions import pipeline_refusal, single_pass_refusal
 from uncork.optimizations.base.proposal import (
-    WORTH_TRYING,
+    MIN_PREDICTED_SPEEDUP,
     Optimization,
     Proposal,
     Skipped,
-    not_worth,
+    low_gain_refusal,
 )
-from uncork.optimizations.input_parallelism.autotune_off import hushed, without_autotuner
+from uncork.optimizations.input_parallelism.autotune_off import (
+    autotune_off_edits,
+    can_stop_autotuner,
+)
 
 _SOURCE: Final = """\
 @functools.cache
@@ -36,7 +39,7 @@ def function(path):      # py_function hands over tensors: unpack them before, p
 
 
 @final
-class KeepAnswers(Optimization):
+class PyFunctionCacheOptimization(Optimization):
     """Keep what the Python functions of a map answer."""
 
     name = "py_function_cache"
@@ -47,11 +50,11 @@ class KeepAnswers(Optimization):
         self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
     ) -> Proposal | Skipped:
         """The map that is predicted to win most, where all its answers fit the memory budget."""
-        skipped = no_pipeline(diagnosis) or _skipped(diagnosis)
+        skipped = pipeline_refusal(diagnosis) or _skipped(diagnosis)
         if skipped:
             return skipped
         room = policy.memory_share * diagnosis.memory_available_bytes
-        asked = [s for s in diagnosis.stages if s.kind == "map" and s.keepable is not None]
+        asked = [s for s in diagnosis.stages if s.kind == "map" and s.memoization is not None]
         fitting = [s for s in asked if _bytes(s) <= room]
         if not asked:
             return Skipped(
@@ -62,36 +65,36 @@ class KeepAnswers(Optimization):
             return Skipped(
                 reason=f"needs {smallest / 1e9:.1f} GB of memory, the budget is {room / 1e9:.1f} GB"
             )
-        costs = costs_of(diagnosis, machine.cpus)
-        best = max(fitting, key=lambda s: gain(costs, costs.kept(s.index)))
-        predicted = gain(costs, costs.kept(best.index))
-        if predicted < WORTH_TRYING:
-            return not_worth(predicted)
-        assert best.keepable is not None
+        costs = attribute_costs(diagnosis, machine.cpus)
+        best = max(fitting, key=lambda s: predict_gain(costs, costs.with_memoized_stage(s.index)))
+        predicted = predict_gain(costs, costs.with_memoized_stage(best.index))
+        if predicted < MIN_PREDICTED_SPEEDUP:
+            return low_gain_refusal(predicted)
+        assert best.memoization is not None
         keep = PyFunctionCache(
             stage=best.index,
-            expects=diagnosis.workload.pipeline,
-            bytes=best.keepable.bytes,
-            code=best.keepable.code,
+            expected_digest=diagnosis.workload.pipeline_digest,
+            size_bytes=best.memoization.total_bytes,
+            code_digest=best.memoization.code_digest,
         )
-        quiet = hushed(diagnosis, costs.kept(best.index))
+        quiet = can_stop_autotuner(diagnosis, costs.with_memoized_stage(best.index))
         return Proposal(
-            edits=(keep, *(without_autotuner(diagnosis, expects="") if quiet else ())),
+            edits=(keep, *(autotune_off_edits(diagnosis, expects="") if quiet else ())),
             predicted=predicted,
-            at=best.python_at or best.at,
-            why=(
+            at=best.python_code_at or best.at,
+            rationale=(
                 f"what the Python code of {best.name or 'the map'} answers is kept in "
-                f"{best.keepable.bytes / 1e9:.3g} GB of memory"
+                f"{best.memoization.total_bytes / 1e9:.3g} GB of memory"
             ),
             source_edit=_SOURCE,
         )
 
 
 def _skipped(diagnosis: WorkloadDiagnosis) -> Skipped | None:
-    if diagnosis.workload.steps_given:
+    if diagnosis.workload.has_explicit_steps:
         return Skipped(reason="with steps_per_epoch an epoch need not begin where the data does")
-    return read_once(diagnosis)
+    return single_pass_refusal(diagnosis)
 
 
 def _bytes(stage: Stage) -> int:
-    return stage.keepable.bytes if stage.keepable else 0
+    return stage.memoization.total_bytes if stage.memoization else 0

@@ -18,11 +18,11 @@ from uncork.core.documents.plan import Policy
 from uncork.core.documents.workload import Workload
 from uncork.core.edits.edit import ArrayFeed
 from uncork.optimizations.base.proposal import (
-    WORTH_TRYING,
+    MIN_PREDICTED_SPEEDUP,
     Optimization,
     Proposal,
     Skipped,
-    not_worth,
+    low_gain_refusal,
 )
 
 # Of what the steps of ten small trainings waited for, a third to all was spared.
@@ -37,7 +37,7 @@ dataset = (
 
 
 @final
-class CutInOneThread(Optimization):
+class ArrayFeedOptimization(Optimization):
     """Keras's own pipeline of arrays, on fewer threads."""
 
     name = "array_feed"
@@ -53,16 +53,16 @@ class CutInOneThread(Optimization):
         skipped = _skipped(work)
         if skipped:
             return Skipped(reason=skipped)
-        predicted = diagnosis.without_input(_SPARED)
-        if predicted < WORTH_TRYING:
-            return not_worth(predicted)
+        predicted = diagnosis.speedup_without_input_wait(_SPARED)
+        if predicted < MIN_PREDICTED_SPEEDUP:
+            return low_gain_refusal(predicted)
         return Proposal(
             edits=(ArrayFeed(),),
             predicted=predicted,
             at=work.at,
-            why="batches of the arrays are cut without handing them from thread to thread",
+            rationale="batches of the arrays are cut without handing them from thread to thread",
             source_edit=_SOURCE,
-            first=_first(diagnosis),
+            prerequisite=_first(diagnosis),
         )
 
 
@@ -73,10 +73,10 @@ def _first(diagnosis: WorkloadDiagnosis) -> str:
 
 
 def _skipped(work: Workload) -> str:
-    if work.kind != "fit" or work.data != "numpy":
-        return f"fed by {work.data}, not by arrays that fit is given"
-    if work.called_in_loop:
+    if work.kind != "fit" or work.data_kind != "numpy":
+        return f"fed by {work.data_kind}, not by arrays that fit is given"
+    if work.is_fit_in_loop:
         return "fit is called for a few steps at a time: see reuse_iterator"
-    if work.distributed:
+    if work.is_distributed:
         return "a tf.distribute strategy makes another pipeline of the arrays"
     return ""

@@ -21,17 +21,17 @@ from uncork.core.documents.plan import Policy
 from uncork.core.edits.edit import Edit
 from uncork.core.edits.pipeline import AutotuneOff, Prefetch
 from uncork.core.evidence.stage import AUTOTUNE
-from uncork.optimizations.base.preconditions import no_pipeline
+from uncork.optimizations.base.preconditions import pipeline_refusal
 from uncork.optimizations.base.proposal import (
-    WORTH_TRYING,
+    MIN_PREDICTED_SPEEDUP,
     Optimization,
     Proposal,
     Skipped,
-    not_worth,
+    low_gain_refusal,
 )
 
 # Seconds. A trial sees the ends of epochs only when some of them fall into it.
-SHORT_EPOCH_S: Final = 3.0
+MAX_SHORT_EPOCH_S: Final = 3.0
 
 # Of the time; where more was, it was chance.
 _MOST_LOST: Final = 0.6
@@ -43,7 +43,7 @@ dataset = dataset.prefetch(2).with_options(options)"""
 
 
 @final
-class StopAutotune(Optimization):
+class AutotuneOffOptimization(Optimization):
     """Turn the autotuner off where epochs end often."""
 
     name = "autotune_off"
@@ -54,36 +54,36 @@ class StopAutotune(Optimization):
         self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
     ) -> Proposal | Skipped:
         """Epochs so short that waiting at their ends can matter."""
-        missing = no_pipeline(diagnosis)
+        missing = pipeline_refusal(diagnosis)
         if missing:
             return missing
         workload = diagnosis.workload
-        if not workload.default_rewrites:
+        if not workload.has_default_rewrites:
             return Skipped(reason="tf.data's autotuner or its rewrites are off already")
         if workload.epochs < 2 or workload.steps_per_epoch is None:
             return Skipped(reason="one epoch, or epochs of unknown length")
         epoch_s = workload.steps_per_epoch * diagnosis.step_s
-        if epoch_s > SHORT_EPOCH_S:
+        if epoch_s > MAX_SHORT_EPOCH_S:
             return Skipped(reason=f"an epoch lasts {epoch_s:.1f} s: its end is met too rarely")
         predicted = _predicted(diagnosis)
-        if predicted is not None and predicted < WORTH_TRYING:
-            return not_worth(predicted)
+        if predicted is not None and predicted < MIN_PREDICTED_SPEEDUP:
+            return low_gain_refusal(predicted)
         return Proposal(
-            edits=without_autotuner(diagnosis),
+            edits=autotune_off_edits(diagnosis),
             predicted=predicted,
             at=diagnosis.stages[-1].at,
-            why=f"an epoch lasts {epoch_s:.1f} s, and its end may wait for the autotuner",
+            rationale=f"an epoch lasts {epoch_s:.1f} s, and its end may wait for the autotuner",
             source_edit=_SOURCE,
         )
 
 
 def _predicted(diagnosis: WorkloadDiagnosis) -> float | None:
     """Without what was lost between epochs; None where that could not be told."""
-    lost = diagnosis.measurement.between_epochs
+    lost = diagnosis.measurement.between_epochs_share
     return None if lost is None else 1 / (1 - min(lost, _MOST_LOST))
 
 
-def hushed(diagnosis: WorkloadDiagnosis, costs: StepCosts) -> bool:
+def can_stop_autotuner(diagnosis: WorkloadDiagnosis, costs: StepCosts) -> bool:
     """Epochs will be short, and of the input little be left that the autotuner could spread out.
 
     Without it bare maps no longer run in parallel; serial ones, such as random ones, never did.
@@ -93,22 +93,24 @@ def hushed(diagnosis: WorkloadDiagnosis, costs: StepCosts) -> bool:
         costs: Of its steps with what is kept in memory by then.
     """
     steps = diagnosis.workload.steps_per_epoch
-    if steps is None or not diagnosis.workload.default_rewrites:
+    if steps is None or not diagnosis.workload.has_default_rewrites:
         return False
     spread_out = [s for s in costs.stages if s.parallelism == AUTOTUNE]
     left_s = sum((s.wall_s_per_element or 0.0) * (s.elements_per_step or 0.0) for s in spread_out)
-    return steps * costs.step_s() <= SHORT_EPOCH_S and left_s < costs.consumer_s
+    return steps * costs.step_s() <= MAX_SHORT_EPOCH_S and left_s < costs.consumer_s
 
 
-def without_autotuner(diagnosis: WorkloadDiagnosis, expects: str | None = None) -> tuple[Edit, ...]:
+def autotune_off_edits(
+    diagnosis: WorkloadDiagnosis, expects: str | None = None
+) -> tuple[Edit, ...]:
     """Edits that turn the autotuner off, and keep the prefetch that it would have injected.
 
     Args:
         diagnosis: Of the pipeline as it is.
         expects: Digest of what these edits find; that of the diagnosis unless given.
     """
-    digest = diagnosis.workload.pipeline if expects is None else expects
+    digest = diagnosis.workload.pipeline_digest if expects is None else expects
     behind = [s.kind for s in diagnosis.stages if s.kind != "options"]
     if behind and behind[-1] == "prefetch":
-        return (AutotuneOff(expects=digest),)
-    return (Prefetch(expects=digest), AutotuneOff(expects=""))
+        return (AutotuneOff(expected_digest=digest),)
+    return (Prefetch(expected_digest=digest), AutotuneOff(expected_digest=""))

@@ -10,18 +10,18 @@ from __future__ import annotations
 from typing import Final, final
 
 from uncork.core.base.machine import Machine
-from uncork.core.costmodel.attribution import costs_of
-from uncork.core.costmodel.step_cost import gain
+from uncork.core.costmodel.attribution import attribute_costs
+from uncork.core.costmodel.step_cost import predict_gain
 from uncork.core.documents.diagnosis import WorkloadDiagnosis
 from uncork.core.documents.plan import Policy
 from uncork.core.edits.pipeline import DrawFirst
-from uncork.optimizations.base.preconditions import no_pipeline
+from uncork.optimizations.base.preconditions import pipeline_refusal
 from uncork.optimizations.base.proposal import (
-    WORTH_TRYING,
+    MIN_PREDICTED_SPEEDUP,
     Optimization,
     Proposal,
     Skipped,
-    not_worth,
+    low_gain_refusal,
 )
 
 _SOURCE: Final = """\
@@ -30,7 +30,7 @@ dataset.map(lambda x: (x, tf.random.uniform([])))                        # what 
 
 
 @final
-class DrawBeforeWork(Optimization):
+class DrawFirstOptimization(Optimization):
     """Cut a serial random map behind its draws, and run the rest on several elements at once."""
 
     name = "draw_first"
@@ -41,22 +41,27 @@ class DrawBeforeWork(Optimization):
         self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
     ) -> Proposal | Skipped:
         """The serial map whose cut is predicted to win most."""
-        missing = no_pipeline(diagnosis)
+        missing = pipeline_refusal(diagnosis)
         if missing:
             return missing
-        drawing = {s.index: s for s in diagnosis.stages if s.draws is not None}
+        drawing = {s.index: s for s in diagnosis.stages if s.random_part is not None}
         if not drawing:
             return Skipped(reason="no serial map that does work beside drawing")
-        costs = costs_of(diagnosis, machine.cpus)
-        predicted, best = max((gain(costs, costs.drawn_first(i)), i) for i in drawing)
-        if predicted < WORTH_TRYING:
-            return not_worth(predicted)
+        costs = attribute_costs(diagnosis, machine.cpus)
+        predicted, best = max(
+            (predict_gain(costs, costs.with_random_part_first(i)), i) for i in drawing
+        )
+        if predicted < MIN_PREDICTED_SPEEDUP:
+            return low_gain_refusal(predicted)
         stage = drawing[best]
-        assert stage.draws is not None
+        assert stage.random_part is not None
         return Proposal(
-            edits=(DrawFirst(stage=best, expects=diagnosis.workload.pipeline),),
+            edits=(DrawFirst(stage=best, expected_digest=diagnosis.workload.pipeline_digest),),
             predicted=predicted,
             at=stage.at,
-            why=f"{stage.draws.ops} ops of {stage.name or 'the map'} only go by what was drawn",
+            rationale=(
+                f"{stage.random_part.deterministic_op_count} ops of {stage.name or 'the map'} "
+                "only go by what was drawn"
+            ),
             source_edit=_SOURCE,
         )

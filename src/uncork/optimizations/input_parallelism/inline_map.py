@@ -15,18 +15,18 @@ from __future__ import annotations
 from typing import Final, final
 
 from uncork.core.base.machine import Machine
-from uncork.core.costmodel.attribution import costs_of
-from uncork.core.costmodel.step_cost import gain, worth_inlining
+from uncork.core.costmodel.attribution import attribute_costs
+from uncork.core.costmodel.step_cost import predict_gain, stages_worth_inlining
 from uncork.core.documents.diagnosis import WorkloadDiagnosis
 from uncork.core.documents.plan import Policy
 from uncork.core.edits.pipeline import InlineMap
-from uncork.optimizations.base.preconditions import no_pipeline
+from uncork.optimizations.base.preconditions import pipeline_refusal
 from uncork.optimizations.base.proposal import (
-    WORTH_TRYING,
+    MIN_PREDICTED_SPEEDUP,
     Optimization,
     Proposal,
     Skipped,
-    not_worth,
+    low_gain_refusal,
 )
 
 _SOURCE: Final = """\
@@ -35,7 +35,7 @@ dataset.batch(n).map(function_of_a_batch)"""
 
 
 @final
-class RunInline(Optimization):
+class InlineMapOptimization(Optimization):
     """Spare brief maps the way to another thread and back."""
 
     name = "inline_map"
@@ -46,26 +46,26 @@ class RunInline(Optimization):
         self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
     ) -> Proposal | Skipped:
         """All maps that are predicted to cost less so, and hold up nothing."""
-        missing = no_pipeline(diagnosis)
+        missing = pipeline_refusal(diagnosis)
         if missing:
             return missing
-        if not any(s.inlined for s in diagnosis.stages):
+        if not any(s.inlined_cost for s in diagnosis.stages):
             return Skipped(reason="no map that its consumer could run by itself")
-        costs = costs_of(diagnosis, machine.cpus)
-        chosen = worth_inlining(costs)
-        predicted = gain(costs, costs.inlined(chosen))
-        if predicted < WORTH_TRYING:
-            return not_worth(predicted)
+        costs = attribute_costs(diagnosis, machine.cpus)
+        chosen = stages_worth_inlining(costs)
+        predicted = predict_gain(costs, costs.with_inlined_stages(chosen))
+        if predicted < MIN_PREDICTED_SPEEDUP:
+            return low_gain_refusal(predicted)
         # From the highest down: what is put above a map leaves the numbers of those below it.
         first, *others = chosen
         names = " and ".join(diagnosis.stages[i].name or "the map" for i in chosen)
         return Proposal(
             edits=(
-                InlineMap(stage=first, expects=diagnosis.workload.pipeline),
-                *(InlineMap(stage=stage, expects="") for stage in others),
+                InlineMap(stage=first, expected_digest=diagnosis.workload.pipeline_digest),
+                *(InlineMap(stage=stage, expected_digest="") for stage in others),
             ),
             predicted=predicted,
             at=diagnosis.stages[first].at,
-            why=f"{names} run in the thread that asks, not in another one for each element",
+            rationale=f"{names} run in the thread that asks, not in another one for each element",
             source_edit=_SOURCE,
         )

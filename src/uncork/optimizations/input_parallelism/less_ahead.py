@@ -13,18 +13,18 @@ from __future__ import annotations
 from typing import Final, final
 
 from uncork.core.base.machine import Machine
-from uncork.core.costmodel.attribution import costs_of, thrown_away_s
-from uncork.core.costmodel.step_cost import gain
+from uncork.core.costmodel.attribution import attribute_costs, discarded_cpu_s
+from uncork.core.costmodel.step_cost import predict_gain
 from uncork.core.documents.diagnosis import WorkloadDiagnosis
 from uncork.core.documents.plan import Policy
 from uncork.core.edits.pipeline import LessAhead
-from uncork.optimizations.base.preconditions import no_pipeline
+from uncork.optimizations.base.preconditions import pipeline_refusal
 from uncork.optimizations.base.proposal import (
-    WORTH_TRYING,
+    MIN_PREDICTED_SPEEDUP,
     Optimization,
     Proposal,
     Skipped,
-    not_worth,
+    low_gain_refusal,
 )
 
 _SOURCE: Final = """\
@@ -33,7 +33,7 @@ dataset.map(function, num_parallel_calls=tf.data.AUTOTUNE)
 
 
 @final
-class PrepareLessAhead(Optimization):
+class LessAheadOptimization(Optimization):
     """Shorten the buffers whose leavings cost time."""
 
     name = "less_ahead"
@@ -44,28 +44,32 @@ class PrepareLessAhead(Optimization):
         self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
     ) -> Proposal | Skipped:
         """Every prefetch and parallel map that works in vain."""
-        missing = no_pipeline(diagnosis)
+        missing = pipeline_refusal(diagnosis)
         if missing:
             return missing
-        told = [s for s in diagnosis.stages if s.ahead]
+        told = [s for s in diagnosis.stages if s.prefetched_elements]
         if not told:
             return Skipped(reason="nothing was told how much to prepare ahead")
-        wasteful = [s for s in told if thrown_away_s(diagnosis, s)]
+        wasteful = [s for s in told if discarded_cpu_s(diagnosis, s)]
         if not wasteful:
             return Skipped(reason="what is prepared ahead is taken")
-        costs = costs_of(diagnosis, machine.cpus)
-        predicted = gain(costs, costs.sparing(max(thrown_away_s(diagnosis, s) for s in wasteful)))
-        if predicted < WORTH_TRYING:
-            return not_worth(predicted)
+        costs = attribute_costs(diagnosis, machine.cpus)
+        predicted = predict_gain(
+            costs,
+            costs.without_unattributed_cpu(max(discarded_cpu_s(diagnosis, s) for s in wasteful)),
+        )
+        if predicted < MIN_PREDICTED_SPEEDUP:
+            return low_gain_refusal(predicted)
         # All of them: a short buffer in front of a long one is filled for the long one.
-        most = max(s.ahead or 0 for s in wasteful)
-        expected = (diagnosis.workload.pipeline, *[""] * (len(wasteful) - 1))
+        most = max(s.prefetched_elements or 0 for s in wasteful)
+        expected = (diagnosis.workload.pipeline_digest, *[""] * (len(wasteful) - 1))
         return Proposal(
             edits=tuple(
-                LessAhead(stage=s.index, expects=e) for s, e in zip(wasteful, expected, strict=True)
+                LessAhead(stage=s.index, expected_digest=e)
+                for s, e in zip(wasteful, expected, strict=True)
             ),
             predicted=predicted,
             at=wasteful[-1].at,
-            why=f"of up to {most:,} elements prepared ahead most are never taken",
+            rationale=f"of up to {most:,} elements prepared ahead most are never taken",
             source_edit=_SOURCE,
         )

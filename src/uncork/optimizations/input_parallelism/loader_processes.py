@@ -17,19 +17,22 @@ import math
 from typing import Final, final
 
 from uncork.core.base.machine import Machine
-from uncork.core.costmodel.attribution import costs_of
-from uncork.core.costmodel.step_cost import gain
+from uncork.core.costmodel.attribution import attribute_costs
+from uncork.core.costmodel.step_cost import predict_gain
 from uncork.core.documents.diagnosis import WorkloadDiagnosis
 from uncork.core.documents.plan import Policy
-from uncork.core.edits.edit import AHEAD, MOST_PROCESSES, LoaderProcesses
+from uncork.core.edits.edit import MAX_PROCESSES, PREFETCHED_BATCHES_PER_WORKER, LoaderProcesses
 from uncork.optimizations.base.proposal import (
-    WORTH_TRYING,
+    MIN_PREDICTED_SPEEDUP,
     Optimization,
     Proposal,
     Skipped,
-    not_worth,
+    low_gain_refusal,
 )
-from uncork.optimizations.input_parallelism.loader_workers import QUEUED, loader_of
+from uncork.optimizations.input_parallelism.loader_workers import (
+    DEFAULT_QUEUE_BATCHES,
+    loader_or_refusal,
+)
 
 # Of memory, what a process has for itself: pages with counts of references, which it writes.
 _OWN_BYTES: Final = 64 << 20
@@ -40,46 +43,50 @@ _SEEDS: Final = """
 
 
 @final
-class LoadInProcesses(Optimization):
+class LoaderProcessesOptimization(Optimization):
     """Give a loader that holds the interpreter's lock processes of its own."""
 
     name = "loader_processes"
     stage = "input"
     guarantee = "exact"
-    at_worst = "resampled"
+    fallback_guarantee = "resampled"
 
     def propose(
         self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
     ) -> Proposal | Skipped:
         """As many processes as there are cores."""
-        loader = loader_of(diagnosis)
+        loader = loader_or_refusal(diagnosis)
         if isinstance(loader, Skipped):
             return loader
-        if loader.processes_wall_s_per_element is None:
+        if loader.multiprocess_wall_s_per_element is None:
             return Skipped(
                 reason="threads do as well, or the loader changes something, uses a library that "
                 "may hang in a forked process, or takes less than 1 ms a batch"
             )
-        costs = costs_of(diagnosis, machine.cpus)
-        predicted = gain(costs, costs.in_processes(loader.index))
-        if predicted < WORTH_TRYING:
-            return not_worth(predicted)
-        processes = min(MOST_PROCESSES, math.ceil(machine.cpus))
-        ahead = AHEAD * processes  # waiting, and as many that are asked for
-        queued = (max(QUEUED, ahead) + ahead) * (loader.bytes_per_element or 0)
+        costs = attribute_costs(diagnosis, machine.cpus)
+        predicted = predict_gain(costs, costs.with_loader_processes(loader.index))
+        if predicted < MIN_PREDICTED_SPEEDUP:
+            return low_gain_refusal(predicted)
+        processes = min(MAX_PROCESSES, math.ceil(machine.cpus))
+        ahead = PREFETCHED_BATCHES_PER_WORKER * processes  # waiting, and as many that are asked for
+        queued = (max(DEFAULT_QUEUE_BATCHES, ahead) + ahead) * (loader.bytes_per_element or 0)
         taken = queued + processes * _OWN_BYTES
         if taken > policy.memory_share * diagnosis.memory_available_bytes:
             return Skipped(
                 reason=f"processes and batches would take {taken / 1e9:.1f} GB of memory"
             )
         edit = LoaderProcesses(
-            processes=processes, expects=diagnosis.workload.loader, draws=loader.random
+            processes=processes,
+            expected_digest=diagnosis.workload.loader_digest,
+            is_random=loader.is_random,
         )
         return Proposal(
             edits=(edit,),
             predicted=predicted,
             at=loader.at,
-            why=f"{processes} processes make the batches of {loader.name or 'the loader'}, which "
-            "computes in Python",
-            source_edit=_SOURCE.format(processes=processes) + (_SEEDS if loader.random else ""),
+            rationale=(
+                f"{processes} processes make the batches of {loader.name or 'the loader'}, which "
+                "computes in Python"
+            ),
+            source_edit=_SOURCE.format(processes=processes) + (_SEEDS if loader.is_random else ""),
         )

@@ -15,82 +15,86 @@ import math
 from typing import Final, final
 
 from uncork.core.base.machine import Machine
-from uncork.core.costmodel.attribution import costs_of
-from uncork.core.costmodel.step_cost import gain
+from uncork.core.costmodel.attribution import attribute_costs
+from uncork.core.costmodel.step_cost import predict_gain
 from uncork.core.documents.diagnosis import WorkloadDiagnosis
 from uncork.core.documents.plan import Policy
-from uncork.core.edits.edit import AHEAD, MOST_WORKERS, LoaderWorkers
+from uncork.core.edits.edit import MAX_WORKERS, PREFETCHED_BATCHES_PER_WORKER, LoaderWorkers
 from uncork.core.evidence.stage import Stage
 from uncork.optimizations.base.proposal import (
-    WORTH_TRYING,
+    MIN_PREDICTED_SPEEDUP,
     Optimization,
     Proposal,
     Skipped,
-    not_worth,
+    low_gain_refusal,
 )
 
 # Batches, where the loader asks for no other number: Keras's ``max_queue_size``.
-QUEUED: Final = 10
+DEFAULT_QUEUE_BATCHES: Final = 10
 # What processes must be predicted to win beyond threads to be tried first.
 _CLEARLY: Final = 1.2
 _SOURCE: Final = "super().__init__(workers={workers})  # in the loader's own __init__"
 
 
 @final
-class LoadInThreads(Optimization):
+class LoaderWorkersOptimization(Optimization):
     """Give a Python loader workers."""
 
     name = "loader_workers"
     stage = "input"
     guarantee = "exact"
-    at_worst = "resampled"
+    fallback_guarantee = "resampled"
 
     def propose(
         self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
     ) -> Proposal | Skipped:
         """As many threads as there are cores."""
-        loader = loader_of(diagnosis)
+        loader = loader_or_refusal(diagnosis)
         if isinstance(loader, Skipped):
             return loader
-        if loader.threads_wall_s_per_element is None:
+        if loader.threaded_wall_s_per_element is None:
             reason = "the loader was not seen to depend on its index, and on random draws, alone"
             return Skipped(reason=reason)
-        costs = costs_of(diagnosis, machine.cpus)
-        predicted = gain(costs, costs.in_threads(loader.index))
-        if predicted < WORTH_TRYING:
-            return not_worth(predicted)
-        in_processes = gain(costs, costs.in_processes(loader.index))
-        workers = min(MOST_WORKERS, math.ceil(machine.cpus))
+        costs = attribute_costs(diagnosis, machine.cpus)
+        predicted = predict_gain(costs, costs.with_loader_threads(loader.index))
+        if predicted < MIN_PREDICTED_SPEEDUP:
+            return low_gain_refusal(predicted)
+        in_processes = predict_gain(costs, costs.with_loader_processes(loader.index))
+        workers = min(MAX_WORKERS, math.ceil(machine.cpus))
         # As many as Keras makes ahead, and those that are being made.
-        queued = (max(QUEUED, AHEAD * workers) + workers) * (loader.bytes_per_element or 0)
+        queued = (max(DEFAULT_QUEUE_BATCHES, PREFETCHED_BATCHES_PER_WORKER * workers) + workers) * (
+            loader.bytes_per_element or 0
+        )
         if queued > policy.memory_share * diagnosis.memory_available_bytes:
             return Skipped(reason=f"batches made ahead would take {queued / 1e9:.1f} GB of memory")
         return Proposal(
-            edits=(LoaderWorkers(workers=workers, expects=diagnosis.workload.loader),),
+            edits=(
+                LoaderWorkers(workers=workers, expected_digest=diagnosis.workload.loader_digest),
+            ),
             predicted=predicted,
             at=loader.at,
-            why=f"{workers} threads make the batches of {loader.name or 'the loader'}",
+            rationale=f"{workers} threads make the batches of {loader.name or 'the loader'}",
             source_edit=_SOURCE.format(workers=workers),
-            first="loader_processes" if in_processes > _CLEARLY * predicted else "",
+            prerequisite="loader_processes" if in_processes > _CLEARLY * predicted else "",
         )
 
 
-def loader_of(diagnosis: WorkloadDiagnosis) -> Stage | Skipped:
+def loader_or_refusal(diagnosis: WorkloadDiagnosis) -> Stage | Skipped:
     """The ``PyDataset`` that could have workers."""
     loader = next((s for s in diagnosis.stages if s.kind == "pydataset"), None)
     if loader is None:
-        return Skipped(reason=f"fed by {diagnosis.workload.data}, not by a PyDataset")
-    skipped = why_no_workers(diagnosis)
+        return Skipped(reason=f"fed by {diagnosis.workload.data_kind}, not by a PyDataset")
+    skipped = workers_refusal(diagnosis)
     return Skipped(reason=skipped) if skipped else loader
 
 
-def why_no_workers(diagnosis: WorkloadDiagnosis) -> str:
+def workers_refusal(diagnosis: WorkloadDiagnosis) -> str:
     """Why nothing but the training's own thread is to make its batches; ``""`` where it may."""
     work = diagnosis.workload
     if work.loader_workers > 1:
         return "the loader has workers already"
-    if work.loader_kept:
+    if work.is_loader_cached:
         return "the batches are kept, there is nothing left to make"
-    if work.steps_given:
+    if work.has_explicit_steps:
         return "with steps_per_epoch, Keras lets workers begin anew at every epoch"
     return ""

@@ -10,23 +10,23 @@ from __future__ import annotations
 from typing import final
 
 from uncork.core.base.machine import Machine
-from uncork.core.costmodel.attribution import costs_of
-from uncork.core.costmodel.step_cost import gain
+from uncork.core.costmodel.attribution import attribute_costs
+from uncork.core.costmodel.step_cost import predict_gain
 from uncork.core.documents.diagnosis import WorkloadDiagnosis
 from uncork.core.documents.plan import Policy
 from uncork.core.edits.pipeline import ParallelInterleave
-from uncork.optimizations.base.preconditions import no_pipeline
+from uncork.optimizations.base.preconditions import pipeline_refusal
 from uncork.optimizations.base.proposal import (
-    WORTH_TRYING,
+    MIN_PREDICTED_SPEEDUP,
     Optimization,
     Proposal,
     Skipped,
-    not_worth,
+    low_gain_refusal,
 )
 
 
 @final
-class ParallelizeInterleave(Optimization):
+class ParallelInterleaveOptimization(Optimization):
     """Give a serial interleave ``num_parallel_calls=AUTOTUNE``."""
 
     name = "parallel_interleave"
@@ -37,21 +37,29 @@ class ParallelizeInterleave(Optimization):
         self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
     ) -> Proposal | Skipped:
         """The serial interleave that is predicted to win most."""
-        missing = no_pipeline(diagnosis)
+        missing = pipeline_refusal(diagnosis)
         if missing:
             return missing
-        serial = [s.index for s in diagnosis.stages if s.readers is not None and s.of_one is None]
+        serial = [
+            s.index
+            for s in diagnosis.stages
+            if s.max_readers is not None and s.max_input_elements is None
+        ]
         if not serial:
             return Skipped(reason="no serial interleave of several inputs")
-        costs = costs_of(diagnosis, machine.cpus)
-        predicted, best = max((gain(costs, costs.parallel(i)), i) for i in serial)
-        if predicted < WORTH_TRYING:
-            return not_worth(predicted)
+        costs = attribute_costs(diagnosis, machine.cpus)
+        predicted, best = max(
+            (predict_gain(costs, costs.with_parallel_stage(i)), i) for i in serial
+        )
+        if predicted < MIN_PREDICTED_SPEEDUP:
+            return low_gain_refusal(predicted)
         return Proposal(
-            edits=(ParallelInterleave(stage=best, expects=diagnosis.workload.pipeline),),
+            edits=(
+                ParallelInterleave(stage=best, expected_digest=diagnosis.workload.pipeline_digest),
+            ),
             predicted=predicted,
             at=next(s.at for s in diagnosis.stages if s.index == best),
-            why="the inputs of the interleave are read side by side",
+            rationale="the inputs of the interleave are read side by side",
             source_edit=(
                 "dataset.interleave(function, cycle_length=N, num_parallel_calls=tf.data.AUTOTUNE, "
                 "deterministic=True)"

@@ -11,23 +11,23 @@ from __future__ import annotations
 from typing import final
 
 from uncork.core.base.machine import Machine
-from uncork.core.costmodel.attribution import costs_of
-from uncork.core.costmodel.step_cost import gain
+from uncork.core.costmodel.attribution import attribute_costs
+from uncork.core.costmodel.step_cost import predict_gain
 from uncork.core.documents.diagnosis import WorkloadDiagnosis
 from uncork.core.documents.plan import Policy
 from uncork.core.edits.pipeline import ParallelMap
-from uncork.optimizations.base.preconditions import no_pipeline
+from uncork.optimizations.base.preconditions import pipeline_refusal
 from uncork.optimizations.base.proposal import (
-    WORTH_TRYING,
+    MIN_PREDICTED_SPEEDUP,
     Optimization,
     Proposal,
     Skipped,
-    not_worth,
+    low_gain_refusal,
 )
 
 
 @final
-class ParallelizeMap(Optimization):
+class ParallelMapOptimization(Optimization):
     """Give a serial map ``num_parallel_calls=AUTOTUNE``."""
 
     name = "parallel_map"
@@ -38,23 +38,27 @@ class ParallelizeMap(Optimization):
         self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
     ) -> Proposal | Skipped:
         """The serial map that is predicted to win most."""
-        missing = no_pipeline(diagnosis)
+        missing = pipeline_refusal(diagnosis)
         if missing:
             return missing
         # Python code would only queue for the interpreter's lock, and may not be thread-safe.
-        serial = [s for s in diagnosis.stages if _is_serial_map(s.kind, s.parallelism, s.python)]
+        serial = [
+            s for s in diagnosis.stages if _is_serial_map(s.kind, s.parallelism, s.has_python_code)
+        ]
         if not serial:
             return Skipped(reason="no serial map")
-        costs = costs_of(diagnosis, machine.cpus)
-        best = max(serial, key=lambda s: gain(costs, costs.parallel(s.index)))
-        predicted = gain(costs, costs.parallel(best.index))
-        if predicted < WORTH_TRYING:
-            return not_worth(predicted)
+        costs = attribute_costs(diagnosis, machine.cpus)
+        best = max(serial, key=lambda s: predict_gain(costs, costs.with_parallel_stage(s.index)))
+        predicted = predict_gain(costs, costs.with_parallel_stage(best.index))
+        if predicted < MIN_PREDICTED_SPEEDUP:
+            return low_gain_refusal(predicted)
         return Proposal(
-            edits=(ParallelMap(stage=best.index, expects=diagnosis.workload.pipeline),),
+            edits=(
+                ParallelMap(stage=best.index, expected_digest=diagnosis.workload.pipeline_digest),
+            ),
             predicted=predicted,
             at=best.at,
-            why=f"{best.name or 'the map'} runs on several elements at once",
+            rationale=f"{best.name or 'the map'} runs on several elements at once",
             source_edit="dataset.map(function, num_parallel_calls=tf.data.AUTOTUNE)",
         )
 

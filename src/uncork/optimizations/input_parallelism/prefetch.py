@@ -10,22 +10,22 @@ from __future__ import annotations
 from typing import final
 
 from uncork.core.base.machine import Machine
-from uncork.core.costmodel.attribution import overlapped_s
+from uncork.core.costmodel.attribution import overlapped_step_s
 from uncork.core.documents.diagnosis import WorkloadDiagnosis
 from uncork.core.documents.plan import Policy
 from uncork.core.edits.pipeline import Prefetch
-from uncork.optimizations.base.preconditions import no_pipeline
+from uncork.optimizations.base.preconditions import pipeline_refusal
 from uncork.optimizations.base.proposal import (
-    WORTH_TRYING,
+    MIN_PREDICTED_SPEEDUP,
     Optimization,
     Proposal,
     Skipped,
-    not_worth,
+    low_gain_refusal,
 )
 
 
 @final
-class PrefetchBatches(Optimization):
+class PrefetchOptimization(Optimization):
     """End the pipeline with ``prefetch(AUTOTUNE)``."""
 
     name = "prefetch"
@@ -36,23 +36,23 @@ class PrefetchBatches(Optimization):
         self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
     ) -> Proposal | Skipped:
         """A prefetch where the pipeline does not end in one."""
-        missing = no_pipeline(diagnosis)
+        missing = pipeline_refusal(diagnosis)
         if missing:
             return missing
         behind = [s for s in reversed(diagnosis.stages) if s.kind != "options"]
         if behind and behind[0].kind == "prefetch":
             return Skipped(reason="the pipeline ends in a prefetch already")
-        if diagnosis.workload.default_rewrites:
+        if diagnosis.workload.has_default_rewrites:
             return Skipped(reason="TensorFlow injects a prefetch by itself")
         # Without overlap a step lasts as long as its input and its training together.
-        overlapped = overlapped_s(diagnosis, machine.cpus)
+        overlapped = overlapped_step_s(diagnosis, machine.cpus)
         predicted = max(1.0, diagnosis.step_s / overlapped) if overlapped else 1.0
-        if predicted < WORTH_TRYING:
-            return not_worth(predicted)
+        if predicted < MIN_PREDICTED_SPEEDUP:
+            return low_gain_refusal(predicted)
         return Proposal(
-            edits=(Prefetch(expects=diagnosis.workload.pipeline),),
+            edits=(Prefetch(expected_digest=diagnosis.workload.pipeline_digest),),
             predicted=predicted,
             at=behind[0].at if behind else None,
-            why="input and training overlap",
+            rationale="input and training overlap",
             source_edit="dataset.prefetch(tf.data.AUTOTUNE)",
         )

@@ -15,19 +15,19 @@ import math
 from typing import Final, final
 
 from uncork.core.base.machine import Machine
-from uncork.core.costmodel.attribution import costs_of
-from uncork.core.costmodel.step_cost import gain
+from uncork.core.costmodel.attribution import attribute_costs
+from uncork.core.costmodel.step_cost import predict_gain
 from uncork.core.documents.diagnosis import WorkloadDiagnosis
 from uncork.core.documents.plan import Policy
 from uncork.core.edits.pipeline import ReadAhead
 from uncork.core.evidence.stage import Stage
-from uncork.optimizations.base.preconditions import no_pipeline
+from uncork.optimizations.base.preconditions import pipeline_refusal
 from uncork.optimizations.base.proposal import (
-    WORTH_TRYING,
+    MIN_PREDICTED_SPEEDUP,
     Optimization,
     Proposal,
     Skipped,
-    not_worth,
+    low_gain_refusal,
 )
 
 # Room for elements of files that are longer than those that were looked at.
@@ -41,7 +41,7 @@ _SOURCE: Final = (
 
 
 @final
-class ReadFilesAhead(Optimization):
+class ReadAheadOptimization(Optimization):
     """Give each of some files a thread, and keep their order."""
 
     name = "read_ahead"
@@ -52,39 +52,43 @@ class ReadFilesAhead(Optimization):
         self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
     ) -> Proposal | Skipped:
         """As many files as there are cores, of the stage that is predicted to win most."""
-        missing = no_pipeline(diagnosis)
+        missing = pipeline_refusal(diagnosis)
         if missing:
             return missing
-        in_turn = [s for s in diagnosis.stages if s.readers and s.of_one and s.bytes_per_element]
+        in_turn = [
+            s
+            for s in diagnosis.stages
+            if s.max_readers and s.max_input_elements and s.bytes_per_element
+        ]
         if not in_turn:
             return Skipped(
                 reason="nothing was seen to go through several files, and the end of a file"
             )
         edits = {s.index: _edit(diagnosis, machine, s) for s in in_turn}
         room = policy.memory_share * diagnosis.memory_available_bytes
-        fitting = [s for s in in_turn if edits[s.index].bytes <= room]
+        fitting = [s for s in in_turn if edits[s.index].size_bytes <= room]
         if not fitting:
-            least = min(edit.bytes for edit in edits.values())
+            least = min(edit.size_bytes for edit in edits.values())
             return Skipped(
                 reason=f"needs {least / 1e9:.1f} GB of memory, the budget is {room / 1e9:.1f} GB"
             )
-        costs = costs_of(diagnosis, machine.cpus)
-        gains = {s.index: gain(costs, costs.parallel(s.index)) for s in fitting}
+        costs = attribute_costs(diagnosis, machine.cpus)
+        gains = {s.index: predict_gain(costs, costs.with_parallel_stage(s.index)) for s in fitting}
         best = max(fitting, key=lambda s: gains[s.index])
-        if gains[best.index] < WORTH_TRYING:
-            return not_worth(gains[best.index])
+        if gains[best.index] < MIN_PREDICTED_SPEEDUP:
+            return low_gain_refusal(gains[best.index])
         return _proposal(edits[best.index], best, gains[best.index])
 
 
 def _edit(diagnosis: WorkloadDiagnosis, machine: Machine, stage: Stage) -> ReadAhead:
-    readers = min(stage.readers or 1, max(2, math.ceil(machine.cpus)))
-    elements = math.ceil(_MORE * (stage.of_one or 0))
+    readers = min(stage.max_readers or 1, max(2, math.ceil(machine.cpus)))
+    elements = math.ceil(_MORE * (stage.max_input_elements or 0))
     return ReadAhead(
         stage=stage.index,
-        expects=diagnosis.workload.pipeline,
+        expected_digest=diagnosis.workload.pipeline_digest,
         readers=readers,
-        elements=elements,
-        bytes=readers * elements * ((stage.bytes_per_element or 0) + _BESIDE),
+        elements_per_reader=elements,
+        size_bytes=readers * elements * ((stage.bytes_per_element or 0) + _BESIDE),
     )
 
 
@@ -93,9 +97,9 @@ def _proposal(edit: ReadAhead, best: Stage, predicted: float) -> Proposal:
         edits=(edit,),
         predicted=predicted,
         at=best.at,
-        why=(
+        rationale=(
             f"{edit.readers} files are read side by side and held until it is their turn, up to "
-            f"{edit.bytes / 1e6:,.3g} MB"
+            f"{edit.size_bytes / 1e6:,.3g} MB"
         ),
         source_edit=_SOURCE.format(readers=edit.readers),
     )

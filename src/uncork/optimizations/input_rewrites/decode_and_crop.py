@@ -10,19 +10,19 @@ from __future__ import annotations
 from typing import Final, final
 
 from uncork.core.base.machine import Machine
-from uncork.core.costmodel.attribution import costs_of
-from uncork.core.costmodel.step_cost import gain
+from uncork.core.costmodel.attribution import attribute_costs
+from uncork.core.costmodel.step_cost import predict_gain
 from uncork.core.documents.diagnosis import WorkloadDiagnosis
 from uncork.core.documents.plan import Policy
 from uncork.core.edits.pipeline import DecodeAndCrop
-from uncork.core.evidence.stage_graph import cropping_maps
-from uncork.optimizations.base.preconditions import no_pipeline
+from uncork.core.evidence.stage_graph import find_cropping_maps
+from uncork.optimizations.base.preconditions import pipeline_refusal
 from uncork.optimizations.base.proposal import (
-    WORTH_TRYING,
+    MIN_PREDICTED_SPEEDUP,
     Optimization,
     Proposal,
     Skipped,
-    not_worth,
+    low_gain_refusal,
 )
 
 _SOURCE: Final = """\
@@ -33,7 +33,7 @@ image = tf.image.decode_and_crop_jpeg(file, [top, left, rows, columns], channels
 
 
 @final
-class DecodeWhatIsCropped(Optimization):
+class DecodeAndCropOptimization(Optimization):
     """Spare the decoding of pixels that are thrown away."""
 
     name = "decode_and_crop"
@@ -44,29 +44,38 @@ class DecodeWhatIsCropped(Optimization):
         self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
     ) -> Proposal | Skipped:
         """The map that spends most on pixels that it crops away."""
-        missing = no_pipeline(diagnosis)
+        missing = pipeline_refusal(diagnosis)
         if missing:
             return missing
         cropping = [s for s in diagnosis.stages if s.cropped_cpu_s_per_element is not None]
         if not cropping:
             return Skipped(reason="no map crops a JPEG image that it decodes")
-        costs = costs_of(diagnosis, machine.cpus)
-        best = max(cropping, key=lambda s: gain(costs, costs.cropped(s.index)))
-        predicted = gain(costs, costs.cropped(best.index))
-        if predicted < WORTH_TRYING:
-            return not_worth(predicted)
-        in_two = best.parallelism == 1 and best.prefix is not None and best.draws is None
-        if in_two and gain(costs, costs.split(best.index)) > predicted:
+        costs = attribute_costs(diagnosis, machine.cpus)
+        best = max(cropping, key=lambda s: predict_gain(costs, costs.with_partial_decode(s.index)))
+        predicted = predict_gain(costs, costs.with_partial_decode(best.index))
+        if predicted < MIN_PREDICTED_SPEEDUP:
+            return low_gain_refusal(predicted)
+        in_two = (
+            best.parallelism == 1
+            and best.deterministic_prefix is not None
+            and best.random_part is None
+        )
+        if in_two and predict_gain(costs, costs.with_split_stage(best.index)) > predicted:
             return Skipped(reason="on all cores the whole images are decoded sooner")
-        maps = cropping_maps(diagnosis.stages, best.index)
+        maps = find_cropping_maps(diagnosis.stages, best.index)
         whole_s = sum(stage.cpu_s_per_element or 0.0 for stage in maps)
         spared = 1 - (best.cropped_cpu_s_per_element or 0.0) / (whole_s or 1.0)
         names = " and ".join(stage.name or "the map" for stage in maps)
         return Proposal(
-            edits=(DecodeAndCrop(stage=best.index, expects=diagnosis.workload.pipeline),),
+            edits=(
+                DecodeAndCrop(stage=best.index, expected_digest=diagnosis.workload.pipeline_digest),
+            ),
             predicted=predicted,
             at=maps[0].at,
-            why=f"{spared:.0%} of {names} is for pixels that are cropped away; an error in what is "
-            "left out is not met any more",
+            rationale=(
+                f"{spared:.0%} of {names} is for pixels that are cropped away; an error in what "
+                "is "
+                "left out is not met any more"
+            ),
             source_edit=_SOURCE,
         )

@@ -12,19 +12,19 @@ from __future__ import annotations
 from typing import Final, final
 
 from uncork.core.base.machine import Machine
-from uncork.core.costmodel.attribution import costs_of
-from uncork.core.costmodel.stage_cost import spared_s
-from uncork.core.costmodel.step_cost import gain
+from uncork.core.costmodel.attribution import attribute_costs
+from uncork.core.costmodel.stage_cost import unused_outputs_cpu_s
+from uncork.core.costmodel.step_cost import predict_gain
 from uncork.core.documents.diagnosis import WorkloadDiagnosis
 from uncork.core.documents.plan import Policy
 from uncork.core.edits.pipeline import DropUnused
-from uncork.optimizations.base.preconditions import no_pipeline
+from uncork.optimizations.base.preconditions import pipeline_refusal
 from uncork.optimizations.base.proposal import (
-    WORTH_TRYING,
+    MIN_PREDICTED_SPEEDUP,
     Optimization,
     Proposal,
     Skipped,
-    not_worth,
+    low_gain_refusal,
 )
 
 _SOURCE: Final = """\
@@ -34,7 +34,7 @@ def load(...):
 
 
 @final
-class MakeWhatIsTaken(Optimization):
+class DropUnusedOptimization(Optimization):
     """Leave out of the maps what a later one ignores."""
 
     name = "drop_unused"
@@ -45,24 +45,33 @@ class MakeWhatIsTaken(Optimization):
         self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
     ) -> Proposal | Skipped:
         """The map that ignores what costs most."""
-        missing = no_pipeline(diagnosis)
+        missing = pipeline_refusal(diagnosis)
         if missing:
             return missing
-        picking = [stage for stage in diagnosis.stages if stage.ignores]
+        picking = [stage for stage in diagnosis.stages if stage.unused_output_maps]
         if not picking:
             return Skipped(reason="no map ignores what another one made for it")
-        costs = costs_of(diagnosis, machine.cpus)
-        best = max(picking, key=lambda s: gain(costs, costs.needed(s.ignores)))
-        predicted = gain(costs, costs.needed(best.ignores))
-        if predicted < WORTH_TRYING:
-            return not_worth(predicted)
-        maker = max((diagnosis.stages[i] for i in best.ignores), key=spared_s)
-        share = spared_s(maker) / (maker.cpu_s_per_step or 1.0)
+        costs = attribute_costs(diagnosis, machine.cpus)
+        best = max(
+            picking,
+            key=lambda s: predict_gain(costs, costs.without_unused_outputs(s.unused_output_maps)),
+        )
+        predicted = predict_gain(costs, costs.without_unused_outputs(best.unused_output_maps))
+        if predicted < MIN_PREDICTED_SPEEDUP:
+            return low_gain_refusal(predicted)
+        maker = max(
+            (diagnosis.stages[i] for i in best.unused_output_maps), key=unused_outputs_cpu_s
+        )
+        share = unused_outputs_cpu_s(maker) / (maker.cpu_s_per_step or 1.0)
         return Proposal(
-            edits=(DropUnused(stage=best.index, expects=diagnosis.workload.pipeline),),
+            edits=(
+                DropUnused(stage=best.index, expected_digest=diagnosis.workload.pipeline_digest),
+            ),
             predicted=predicted,
             at=maker.at,
-            why=f"{share:.0%} of {maker.name or 'a map'} is for what {best.name or 'the next'} "
-            "ignores, and what would fail in that part does not",
+            rationale=(
+                f"{share:.0%} of {maker.name or 'a map'} is for what {best.name or 'the next'} "
+                "ignores, and what would fail in that part does not"
+            ),
             source_edit=_SOURCE,
         )

@@ -12,19 +12,19 @@ from __future__ import annotations
 from typing import Final, final
 
 from uncork.core.base.machine import Machine
-from uncork.core.costmodel.attribution import costs_of
-from uncork.core.costmodel.step_cost import gain, passing
+from uncork.core.costmodel.attribution import attribute_costs
+from uncork.core.costmodel.step_cost import pass_rate, predict_gain
 from uncork.core.documents.diagnosis import WorkloadDiagnosis
 from uncork.core.documents.plan import Policy
 from uncork.core.edits.pipeline import FilterFirst
-from uncork.core.evidence.stage_graph import neighbours
-from uncork.optimizations.base.preconditions import no_pipeline
+from uncork.core.evidence.stage_graph import consecutive_stages
+from uncork.optimizations.base.preconditions import pipeline_refusal
 from uncork.optimizations.base.proposal import (
-    WORTH_TRYING,
+    MIN_PREDICTED_SPEEDUP,
     Optimization,
     Proposal,
     Skipped,
-    not_worth,
+    low_gain_refusal,
 )
 
 _BY_HAND: Final = {
@@ -38,7 +38,7 @@ dataset.{dropping}
 
 
 @final
-class FilterBeforeMaps(Optimization):
+class FilterFirstOptimization(Optimization):
     """Put a filter below the maps that do no work for it."""
 
     name = "filter_first"
@@ -49,24 +49,29 @@ class FilterBeforeMaps(Optimization):
         self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
     ) -> Proposal | Skipped:
         """The filter that spares most."""
-        missing = no_pipeline(diagnosis)
+        missing = pipeline_refusal(diagnosis)
         if missing:
             return missing
-        pairs = neighbours(diagnosis.stages)
-        shares = {s: passing(below, s) for below, s in pairs if s.may_precede}
+        pairs = consecutive_stages(diagnosis.stages)
+        shares = {s: pass_rate(below, s) for below, s in pairs if s.bypassable_maps}
         if not shares:
             return Skipped(reason="no filter follows maps that do no work for it")
-        costs = costs_of(diagnosis, machine.cpus)
-        spared = {s: costs.spared(s.may_precede, share or 1.0) for s, share in shares.items()}
-        best = max(spared, key=lambda s: gain(costs, spared[s]))
-        predicted = gain(costs, spared[best])
-        if predicted < WORTH_TRYING:
-            return not_worth(predicted)
+        costs = attribute_costs(diagnosis, machine.cpus)
+        spared = {
+            s: costs.with_stages_share(s.bypassable_maps, share or 1.0)
+            for s, share in shares.items()
+        }
+        best = max(spared, key=lambda s: predict_gain(costs, spared[s]))
+        predicted = predict_gain(costs, spared[best])
+        if predicted < MIN_PREDICTED_SPEEDUP:
+            return low_gain_refusal(predicted)
         return Proposal(
-            edits=(FilterFirst(stage=best.index, expects=diagnosis.workload.pipeline),),
+            edits=(
+                FilterFirst(stage=best.index, expected_digest=diagnosis.workload.pipeline_digest),
+            ),
             predicted=predicted,
             at=best.at,
-            why=(
+            rationale=(
                 f"{1 - (shares[best] or 1.0):.0%} of the elements are dropped before they are "
                 "made, and what would fail in the making of these does not"
             ),

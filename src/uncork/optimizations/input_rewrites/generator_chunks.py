@@ -10,18 +10,18 @@ from __future__ import annotations
 from typing import Final, final
 
 from uncork.core.base.machine import Machine
-from uncork.core.costmodel.attribution import costs_of
-from uncork.core.costmodel.step_cost import gain
+from uncork.core.costmodel.attribution import attribute_costs
+from uncork.core.costmodel.step_cost import predict_gain
 from uncork.core.documents.diagnosis import WorkloadDiagnosis
 from uncork.core.documents.plan import Policy
 from uncork.core.edits.pipeline import GeneratorChunks
-from uncork.optimizations.base.preconditions import no_pipeline
+from uncork.optimizations.base.preconditions import pipeline_refusal
 from uncork.optimizations.base.proposal import (
-    WORTH_TRYING,
+    MIN_PREDICTED_SPEEDUP,
     Optimization,
     Proposal,
     Skipped,
-    not_worth,
+    low_gain_refusal,
 )
 
 _SOURCE: Final = (
@@ -30,7 +30,7 @@ _SOURCE: Final = (
 
 
 @final
-class TakeInChunks(Optimization):
+class GeneratorChunksOptimization(Optimization):
     """Hand many elements of a Python generator over at once."""
 
     name = "generator_chunks"
@@ -41,29 +41,30 @@ class TakeInChunks(Optimization):
         self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
     ) -> Proposal | Skipped:
         """The generator that is predicted to win most."""
-        missing = no_pipeline(diagnosis)
+        missing = pipeline_refusal(diagnosis)
         if missing:
             return missing
-        brief = [s for s in diagnosis.stages if s.chunked]
+        brief = [s for s in diagnosis.stages if s.chunked_cost]
         if not brief:
             return Skipped(reason="no brief generator whose elements could come many at a time")
-        costs = costs_of(diagnosis, machine.cpus)
-        best = max(brief, key=lambda s: gain(costs, costs.chunked(s.index)))
-        assert best.chunked is not None
-        predicted = gain(costs, costs.chunked(best.index))
-        if predicted < WORTH_TRYING:
-            return not_worth(predicted)
+        costs = attribute_costs(diagnosis, machine.cpus)
+        best = max(brief, key=lambda s: predict_gain(costs, costs.with_chunked_stage(s.index)))
+        assert best.chunked_cost is not None
+        predicted = predict_gain(costs, costs.with_chunked_stage(best.index))
+        if predicted < MIN_PREDICTED_SPEEDUP:
+            return low_gain_refusal(predicted)
         edit = GeneratorChunks(
             stage=best.index,
-            expects=diagnosis.workload.pipeline,
-            elements=best.chunked.elements,
+            expected_digest=diagnosis.workload.pipeline_digest,
+            max_elements=best.chunked_cost.max_elements,
         )
         return Proposal(
             edits=(edit,),
             predicted=predicted,
             at=best.at,
-            why=(
-                f"the interpreter is asked once for {best.chunked.elements} elements of the "
+            rationale=(
+                f"the interpreter is asked once for {best.chunked_cost.max_elements} elements of "
+                "the "
                 "generator, not for each"
             ),
             source_edit=_SOURCE,

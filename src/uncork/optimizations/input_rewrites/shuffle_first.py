@@ -13,17 +13,17 @@ from __future__ import annotations
 from typing import Final, final
 
 from uncork.core.base.machine import Machine
-from uncork.core.costmodel.attribution import costs_of, unexplained_s
+from uncork.core.costmodel.attribution import attribute_costs, unexplained_cpu_s
 from uncork.core.documents.diagnosis import WorkloadDiagnosis
 from uncork.core.documents.plan import Policy
 from uncork.core.edits.pipeline import ShuffleFirst
-from uncork.optimizations.base.preconditions import no_pipeline, no_room
+from uncork.optimizations.base.preconditions import pipeline_refusal, shuffle_memory_refusal
 from uncork.optimizations.base.proposal import (
-    WORTH_TRYING,
+    MIN_PREDICTED_SPEEDUP,
     Optimization,
     Proposal,
     Skipped,
-    not_worth,
+    low_gain_refusal,
 )
 
 _SOURCE: Final = """\
@@ -32,7 +32,7 @@ dataset.shuffle(n, ...)  # file names, indices, records
 
 
 @final
-class ShuffleBeforeMaps(Optimization):
+class ShuffleFirstOptimization(Optimization):
     """Put a shuffle below the maps that it follows."""
 
     name = "shuffle_first"
@@ -43,26 +43,33 @@ class ShuffleBeforeMaps(Optimization):
         self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
     ) -> Proposal | Skipped:
         """The shuffle whose filling holds the training up most."""
-        missing = no_pipeline(diagnosis)
+        missing = pipeline_refusal(diagnosis)
         if missing:
             return missing
-        candidates = [s for s in diagnosis.stages if s.buffer]
+        candidates = [s for s in diagnosis.stages if s.shuffle_buffer]
         if not candidates:
             return Skipped(reason="no shuffle follows maps that could as well follow it")
-        costs = costs_of(diagnosis, machine.cpus).sparing(unexplained_s(diagnosis))
-        best = max(candidates, key=lambda s: costs.refilled_s(s.index))
+        costs = attribute_costs(diagnosis, machine.cpus).without_unattributed_cpu(
+            unexplained_cpu_s(diagnosis)
+        )
+        best = max(candidates, key=lambda s: costs.shuffle_refill_step_s(s.index))
         alone = costs.step_s()
-        predicted = max(1.0, costs.refilled_s(best.index) / alone) if alone else 1.0
-        if predicted < WORTH_TRYING:
-            return not_worth(predicted)
-        assert best.buffer is not None
-        full = no_room(diagnosis, policy, best.buffer.maps)
+        predicted = max(1.0, costs.shuffle_refill_step_s(best.index) / alone) if alone else 1.0
+        if predicted < MIN_PREDICTED_SPEEDUP:
+            return low_gain_refusal(predicted)
+        assert best.shuffle_buffer is not None
+        full = shuffle_memory_refusal(diagnosis, policy, best.shuffle_buffer.movable_maps)
         if full:
             return full
         return Proposal(
-            edits=(ShuffleFirst(stage=best.index, expects=diagnosis.workload.pipeline),),
+            edits=(
+                ShuffleFirst(stage=best.index, expected_digest=diagnosis.workload.pipeline_digest),
+            ),
             predicted=predicted,
             at=best.at,
-            why=f"{best.buffer.elements:,} elements need not be made before the first batch",
+            rationale=(
+                f"{best.shuffle_buffer.element_count:,} elements need not be made before the "
+                "first batch"
+            ),
             source_edit=_SOURCE,
         )

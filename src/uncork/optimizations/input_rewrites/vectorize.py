@@ -17,19 +17,19 @@ from collections.abc import Iterable
 from typing import Final, final
 
 from uncork.core.base.machine import Machine
-from uncork.core.costmodel.attribution import costs_of
-from uncork.core.costmodel.step_cost import gain, worth_vectorizing
+from uncork.core.costmodel.attribution import attribute_costs
+from uncork.core.costmodel.step_cost import predict_gain, stages_worth_vectorizing
 from uncork.core.documents.diagnosis import WorkloadDiagnosis
 from uncork.core.documents.plan import Policy
 from uncork.core.edits.pipeline import VectorizeMap
 from uncork.core.evidence.stage import Stage
-from uncork.optimizations.base.preconditions import no_pipeline, no_room
+from uncork.optimizations.base.preconditions import pipeline_refusal, shuffle_memory_refusal
 from uncork.optimizations.base.proposal import (
-    WORTH_TRYING,
+    MIN_PREDICTED_SPEEDUP,
     Optimization,
     Proposal,
     Skipped,
-    not_worth,
+    low_gain_refusal,
 )
 
 _SOURCE: Final = """\
@@ -41,56 +41,58 @@ dataset.map(read_and_decode, num_parallel_calls=tf.data.AUTOTUNE).shuffle(...).b
 
 
 @final
-class VectorizeMaps(Optimization):
+class VectorizeOptimization(Optimization):
     """Move maps above the batch, as far as that wins."""
 
     name = "vectorize"
     stage = "input"
     guarantee = "exact"
-    at_worst = "rounding"
+    fallback_guarantee = "rounding"
 
     def propose(
         self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
     ) -> Proposal | Skipped:
         """The maps below a batch, from the highest down, that are predicted to win most."""
-        missing = no_pipeline(diagnosis)
+        missing = pipeline_refusal(diagnosis)
         if missing:
             return missing
-        if not any(s.vectorized for s in diagnosis.stages):
+        if not any(s.vectorized_cost for s in diagnosis.stages):
             return Skipped(reason="no map below a batch could take all of it at once")
-        costs = costs_of(diagnosis, machine.cpus)
-        chosen = worth_vectorizing(costs)
-        predicted = gain(costs, costs.vectorized(chosen))
-        if predicted < WORTH_TRYING:
-            return not_worth(predicted)
-        full = no_room(diagnosis, policy, chosen, _staying(diagnosis, chosen))
+        costs = attribute_costs(diagnosis, machine.cpus)
+        chosen = stages_worth_vectorizing(costs)
+        predicted = predict_gain(costs, costs.with_vectorized_stages(chosen))
+        if predicted < MIN_PREDICTED_SPEEDUP:
+            return low_gain_refusal(predicted)
+        full = shuffle_memory_refusal(diagnosis, policy, chosen, _staying(diagnosis, chosen))
         if full:
             return full
         first, *others = chosen
         top = diagnosis.stages[first]
         # Moving one map leaves those below it where they were; the tree is another, though.
         edits = (
-            VectorizeMap(stage=first, expects=diagnosis.workload.pipeline),
-            *(VectorizeMap(stage=stage, expects="") for stage in others),
+            VectorizeMap(stage=first, expected_digest=diagnosis.workload.pipeline_digest),
+            *(VectorizeMap(stage=stage, expected_digest="") for stage in others),
         )
         return Proposal(
             edits=edits,
             predicted=predicted,
             at=top.at,
-            why=f"{' and '.join(_name(diagnosis.stages[i]) for i in chosen)} called once for a "
-            "whole batch",
+            rationale=(
+                f"{' and '.join(_name(diagnosis.stages[i]) for i in chosen)} called once for a "
+                "whole batch"
+            ),
             source_edit=_IN_PART if _staying(diagnosis, chosen) else _SOURCE,
         )
 
 
 def _staying(diagnosis: WorkloadDiagnosis, maps: Iterable[int]) -> dict[int, int]:
     """Of maps that are moved in part, bytes of an element of what stays before the batch."""
-    found = {i: diagnosis.stages[i].vectorized for i in maps}
-    return {i: v.first_bytes for i, v in found.items() if v and v.first_bytes is not None}
+    found = {i: diagnosis.stages[i].vectorized_cost for i in maps}
+    return {i: v.unbatched_bytes for i, v in found.items() if v and v.unbatched_bytes is not None}
 
 
 def _name(stage: Stage) -> str:
     """Of a map, and where in it the part begins that is moved."""
     name = stage.name or "the map"
-    behind = stage.vectorized.behind if stage.vectorized else ()
+    behind = stage.vectorized_cost.unbatched_ops if stage.vectorized_cost else ()
     return f"{name}, what follows {' and '.join(behind)} in it," if behind else name

@@ -13,18 +13,18 @@ from uncork.core.base.machine import Machine
 from uncork.core.documents.diagnosis import WorkloadDiagnosis
 from uncork.core.documents.plan import Policy
 from uncork.core.edits.step import DtypePolicy
-from uncork.optimizations.base.preconditions import no_policy_edit
+from uncork.optimizations.base.preconditions import policy_edit_refusal
 from uncork.optimizations.base.proposal import (
-    WORTH_TRYING,
+    MIN_PREDICTED_SPEEDUP,
     Optimization,
     Proposal,
     Skipped,
-    not_worth,
+    low_gain_refusal,
 )
 
 
 @final
-class FullPrecision(Optimization):
+class FullPrecisionOptimization(Optimization):
     """Switch the built model's dtype policy from a mixed one to ``float32``."""
 
     name = "full_precision"
@@ -35,10 +35,10 @@ class FullPrecision(Optimization):
         self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
     ) -> Proposal | Skipped:
         """float32, where the diagnosis saw it win."""
-        forbidden = no_policy_edit(diagnosis)
+        forbidden = policy_edit_refusal(diagnosis)
         if forbidden:
             return forbidden
-        full, policies = diagnosis.in_float32, diagnosis.workload.dtype_policies
+        full, policies = diagnosis.float32_speedup, diagnosis.workload.dtype_policies
         if full is None:
             return Skipped(reason="the model computes in float32, or was not measured in it")
         if "mixed_float16" in policies:
@@ -46,14 +46,14 @@ class FullPrecision(Optimization):
                 reason="Keras scales the loss of mixed_float16, and in float32, where nothing"
                 " overflows, it would double the scale for ever; leave the policy out yourself"
             )
-        predicted = diagnosis.with_step_faster(full.ratio)
-        if predicted < WORTH_TRYING:
-            return not_worth(predicted)
+        predicted = diagnosis.speedup_with_faster_step(full.ratio)
+        if predicted < MIN_PREDICTED_SPEEDUP:
+            return low_gain_refusal(predicted)
         low = ", ".join(each for each in policies if each != "float32")
         return Proposal(
-            edits=(DtypePolicy(policy="float32", code=diagnosis.workload.step_code),),
+            edits=(DtypePolicy(policy="float32", code_digest=diagnosis.workload.step_code_digest),),
             predicted=predicted,
-            at=diagnosis.workload.policy_at or diagnosis.workload.at,
-            why=f"float32 was seen to be faster than {low}",
+            at=diagnosis.workload.dtype_policy_at or diagnosis.workload.at,
+            rationale=f"float32 was seen to be faster than {low}",
             source_edit=f"leave out the dtype policy {low}",
         )

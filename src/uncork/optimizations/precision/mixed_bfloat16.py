@@ -11,18 +11,18 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from uncork.core.base.errors import in_short
+from uncork.core.base.errors import shorten_list
 from uncork.core.base.machine import Machine
 from uncork.core.documents.diagnosis import WorkloadDiagnosis
 from uncork.core.documents.plan import Policy
 from uncork.core.edits.step import DtypePolicy
-from uncork.optimizations.base.preconditions import no_policy_edit, policies_of_its_own
+from uncork.optimizations.base.preconditions import mixed_policies_refusal, policy_edit_refusal
 from uncork.optimizations.base.proposal import (
-    WORTH_TRYING,
+    MIN_PREDICTED_SPEEDUP,
     Optimization,
     Proposal,
     Skipped,
-    not_worth,
+    low_gain_refusal,
 )
 
 # Ratio at best, where nothing was measured: half the bytes moved, twice the multiply-adds a cycle.
@@ -30,7 +30,7 @@ _AT_BEST: Final = 2.0
 
 
 @final
-class MixedBfloat16(Optimization):
+class MixedBfloat16Optimization(Optimization):
     """Switch the built model's dtype policy to ``mixed_bfloat16``."""
 
     name = "mixed_bfloat16"
@@ -41,36 +41,43 @@ class MixedBfloat16(Optimization):
         self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
     ) -> Proposal | Skipped:
         """bfloat16, where the device has it and the kernels take a good part of the step."""
-        forbidden = no_policy_edit(diagnosis) or _forbidden(diagnosis)
+        forbidden = policy_edit_refusal(diagnosis) or _forbidden(diagnosis)
         if forbidden:
             return forbidden
-        lower = diagnosis.in_bfloat16
-        predicted = diagnosis.with_step_faster(lower.ratio if lower else _AT_BEST)
-        if predicted < WORTH_TRYING:
-            return not_worth(predicted)
+        lower = diagnosis.bfloat16_speedup
+        predicted = diagnosis.speedup_with_faster_step(lower.ratio if lower else _AT_BEST)
+        if predicted < MIN_PREDICTED_SPEEDUP:
+            return low_gain_refusal(predicted)
         work = diagnosis.workload
-        keep = work.kept_in("mixed_bfloat16")
+        keep = work.float32_layers("mixed_bfloat16")
         return Proposal(
             edits=(
                 DtypePolicy(
-                    policy="mixed_bfloat16", keep=keep, code=work.step_code, careful=work.careful
+                    policy="mixed_bfloat16",
+                    float32_layers=keep,
+                    code_digest=work.step_code_digest,
+                    is_precision_conservative=work.is_precision_conservative,
                 ),
             ),
             predicted=predicted if lower else None,
             at=work.at,
-            why="half the bytes, native bfloat16 arithmetic",
+            rationale="half the bytes, native bfloat16 arithmetic",
             source_edit=_source_edit(keep),
         )
 
 
 def _source_edit(keep: tuple[str, ...]) -> str:
     policy = 'keras.mixed_precision.set_global_policy("mixed_bfloat16")'
-    return f'{policy}\n# dtype="float32" for {in_short(keep)}' if keep else policy
+    return f'{policy}\n# dtype="float32" for {shorten_list(keep)}' if keep else policy
 
 
 def _forbidden(diagnosis: WorkloadDiagnosis) -> Skipped | None:
-    own = policies_of_its_own(diagnosis)
-    if own is None and not diagnosis.bfloat16:
-        known = "does not compute" if diagnosis.bfloat16 is False else "is not known to compute"
+    own = mixed_policies_refusal(diagnosis)
+    if own is None and not diagnosis.has_native_bfloat16:
+        known = (
+            "does not compute"
+            if diagnosis.has_native_bfloat16 is False
+            else "is not known to compute"
+        )
         return Skipped(reason=f"this device {known} bfloat16 natively")
     return own

@@ -11,22 +11,22 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from uncork.core.base.errors import in_short
+from uncork.core.base.errors import shorten_list
 from uncork.core.base.machine import Machine
 from uncork.core.documents.diagnosis import WorkloadDiagnosis
 from uncork.core.documents.plan import Policy
 from uncork.core.edits.step import DtypePolicy
 from uncork.optimizations.base.preconditions import (
-    ends_unknown,
-    no_policy_edit,
-    policies_of_its_own,
+    mixed_policies_refusal,
+    policy_edit_refusal,
+    unknown_length_refusal,
 )
 from uncork.optimizations.base.proposal import (
-    WORTH_TRYING,
+    MIN_PREDICTED_SPEEDUP,
     Optimization,
     Proposal,
     Skipped,
-    not_worth,
+    low_gain_refusal,
 )
 
 # Ratio at best, where nothing was measured: half the bytes moved, and tensor cores.
@@ -34,7 +34,7 @@ _AT_BEST: Final = 2.0
 
 
 @final
-class MixedFloat16(Optimization):
+class MixedFloat16Optimization(Optimization):
     """Switch the built model's dtype policy to ``mixed_float16``, and scale its loss."""
 
     name = "mixed_float16"
@@ -46,32 +46,37 @@ class MixedFloat16(Optimization):
     ) -> Proposal | Skipped:
         """float16, where it is all that the device has, and the kernels take their time."""
         forbidden = (
-            no_policy_edit(diagnosis) or _forbidden(diagnosis) or ends_unknown(diagnosis.workload)
+            policy_edit_refusal(diagnosis)
+            or _forbidden(diagnosis)
+            or unknown_length_refusal(diagnosis.workload)
         )
         if forbidden:
             return forbidden
-        lower = diagnosis.in_float16
-        predicted = diagnosis.with_step_faster(lower.ratio if lower else _AT_BEST)
-        if predicted < WORTH_TRYING:
-            return not_worth(predicted)
+        lower = diagnosis.float16_speedup
+        predicted = diagnosis.speedup_with_faster_step(lower.ratio if lower else _AT_BEST)
+        if predicted < MIN_PREDICTED_SPEEDUP:
+            return low_gain_refusal(predicted)
         work = diagnosis.workload
-        keep = work.kept_in("mixed_float16")
+        keep = work.float32_layers("mixed_float16")
         return Proposal(
             edits=(
                 DtypePolicy(
-                    policy="mixed_float16", keep=keep, code=work.step_code, careful=work.careful
+                    policy="mixed_float16",
+                    float32_layers=keep,
+                    code_digest=work.step_code_digest,
+                    is_precision_conservative=work.is_precision_conservative,
                 ),
             ),
             predicted=predicted if lower else None,
             at=diagnosis.workload.at,
-            why="half the bytes, float16 arithmetic of tensor cores, the loss scaled",
+            rationale="half the bytes, float16 arithmetic of tensor cores, the loss scaled",
             source_edit=_in_loop(keep) if work.kind == "custom_loop" else _source_edit(keep),
         )
 
 
 def _source_edit(keep: tuple[str, ...]) -> str:
     policy = 'keras.mixed_precision.set_global_policy("mixed_float16")  # before compile, too'
-    return f'{policy}\n# dtype="float32" for {in_short(keep)}' if keep else policy
+    return f'{policy}\n# dtype="float32" for {shorten_list(keep)}' if keep else policy
 
 
 def _in_loop(keep: tuple[str, ...]) -> str:
@@ -84,11 +89,11 @@ def _in_loop(keep: tuple[str, ...]) -> str:
 
 def _forbidden(diagnosis: WorkloadDiagnosis) -> Skipped | None:
     work = diagnosis.workload
-    if work.called_in_loop:
+    if work.is_fit_in_loop:
         return Skipped(reason="each call of fit would begin to look for its loss scale again")
-    if diagnosis.bfloat16:
+    if diagnosis.has_native_bfloat16:
         return Skipped(reason="this device computes bfloat16, which needs no loss scaling")
-    if not diagnosis.float16:
-        known = "is not" if diagnosis.float16 is False else "is not known to be"
+    if not diagnosis.has_fast_float16:
+        known = "is not" if diagnosis.has_fast_float16 is False else "is not known to be"
         return Skipped(reason=f"this device {known} faster in float16")
-    return policies_of_its_own(diagnosis)
+    return mixed_policies_refusal(diagnosis)

@@ -6,12 +6,12 @@ import numpy as np
 
 from uncork.core.evidence.stage import AUTOTUNE
 from uncork.measure.machine.probe import schedulable_cpus
-from uncork.pipeline.functions.effects import is_order_free, reads_variables
+from uncork.pipeline.functions.effects import has_variable_reads, is_order_free
 from uncork.pipeline.ir.node import Node
-from uncork.pipeline.ir.parallel_calls import calls_were_open
+from uncork.pipeline.ir.parallel_calls import has_open_parallel_calls
 
 
-def readers(node: Node) -> int | None:
+def max_interleave_readers(node: Node) -> int | None:
     """Inputs that a serial interleave has open at once, where each could have a thread of its own.
 
     None where there is but one, where they are read in parallel already, or where what they do
@@ -19,14 +19,17 @@ def readers(node: Node) -> int | None:
 
     Example:
         >>> import tensorflow as tf
-        >>> from uncork.pipeline.ir.tree import read
+        >>> from uncork.pipeline.ir.tree import read_pipeline
         >>> two = tf.data.Dataset.range(4).interleave(tf.data.Dataset.range, cycle_length=2)
-        >>> readers(read(two).root), readers(read(two.batch(2)).root)
+        >>> (
+        ...     max_interleave_readers(read_pipeline(two).root),
+        ...     max_interleave_readers(read_pipeline(two.batch(2)).root),
+        ... )
         (2, None)
     """
     if node.kind != "interleave" or node.parallelism != 1:
         return None
-    if not is_order_free(node.functions[0]) or reads_variables(node.functions[0]):
+    if not is_order_free(node.functions[0]) or has_variable_reads(node.functions[0]):
         return None
     cycle = int(np.asarray(node.dataset._cycle_length))
     # A serial interleave takes "as many as you like" for the processors it may run on, a parallel
@@ -37,18 +40,20 @@ def readers(node: Node) -> int | None:
     return None if cycle <= 1 else cycle
 
 
-def told_ahead(node: Node) -> int | None:
+def configured_prefetched_elements(node: Node) -> int | None:
     """Elements that a stage was told to prepare before they are asked for; None for no number.
 
     Example:
         >>> import tensorflow as tf
-        >>> from uncork.pipeline.ir.tree import read
-        >>> told_ahead(read(tf.data.Dataset.range(4).prefetch(400)).root)
+        >>> from uncork.pipeline.ir.tree import read_pipeline
+        >>> configured_prefetched_elements(
+        ...     read_pipeline(tf.data.Dataset.range(4).prefetch(400)).root
+        ... )
         400
     """
     if node.kind == "prefetch":
         told = int(np.asarray(node.dataset._buffer_size))
     else:
-        own = node.kind == "map" and not calls_were_open(node)
+        own = node.kind == "map" and not has_open_parallel_calls(node)
         told = (node.parallelism or 1) if own else 1
     return told if told > 1 else None

@@ -15,9 +15,9 @@ import tensorflow as tf
 
 from uncork.compat.tfdata.dataset_ops import Dataset
 from uncork.pipeline.functions.function_graph import ConcreteFunction, Tensor
-from uncork.pipeline.ir.builders import barrier
+from uncork.pipeline.ir.builders import add_rewrite_barrier
 from uncork.pipeline.ir.node import Node
-from uncork.pipeline.ir.tree import Pipeline, read
+from uncork.pipeline.ir.tree import Pipeline, read_pipeline
 
 _FUSED: Final = {"shuffle": "repeat", "map": "batch"}
 # The number with which a stage does nothing.
@@ -28,14 +28,17 @@ _NOTHING: Final = {
 }
 
 
-def is_left_out(node: Node) -> bool:
+def is_noop(node: Node) -> bool:
     """It does nothing, and TensorFlow takes it out of the graph that it runs.
 
     Example:
         >>> numbers = tf.data.Dataset.range(4)
-        >>> is_left_out(read(numbers.take(-1)).root), is_left_out(read(numbers.take(4)).root)
+        >>> (
+        ...     is_noop(read_pipeline(numbers.take(-1)).root),
+        ...     is_noop(read_pipeline(numbers.take(4)).root),
+        ... )
         (True, False)
-        >>> is_left_out(read(numbers.map(lambda x: x)).root)
+        >>> is_noop(read_pipeline(numbers.map(lambda x: x)).root)
         True
     """
     if node.kind == "take":
@@ -46,14 +49,14 @@ def is_left_out(node: Node) -> bool:
     return node.kind == "map" and bool(node.inputs) and _is_identity(node.functions[0])
 
 
-def leaves_out(pipeline: Pipeline) -> bool:
+def has_noop_elimination(pipeline: Pipeline) -> bool:
     """TensorFlow takes out what does nothing, unless the options of the whole say otherwise."""
     wanted = pipeline.outermost.options.experimental_optimization
     by_default = wanted.apply_default_optimizations is not False
     return by_default if wanted.noop_elimination is None else bool(wanted.noop_elimination)
 
 
-def next_above(stages: Sequence[Node], stage: int) -> int | None:
+def find_next_downstream(stages: Sequence[Node], stage: int) -> int | None:
     """Index of the next stage above that does something; None where there is none.
 
     Args:
@@ -61,65 +64,65 @@ def next_above(stages: Sequence[Node], stage: int) -> int | None:
         stage: Index in it.
     """
     above = range(stage + 1, len(stages))
-    return next((i for i in above if not is_left_out(stages[i])), None)
+    return next((i for i in above if not is_noop(stages[i])), None)
 
 
-def fused_repeat(stages: Sequence[Node], stage: int) -> int | None:
+def find_fused_repeat(stages: Sequence[Node], stage: int) -> int | None:
     """Index of the repeat that a shuffle is fused with; None where it draws alone.
 
     Args:
         stages: A chain, source first.
         stage: Of the shuffle.
     """
-    above = next_above(stages, stage)
+    above = find_next_downstream(stages, stage)
     return above if above is not None and stages[above].kind == "repeat" else None
 
 
-def fused_shuffles(pipeline: Pipeline) -> list[bool]:
+def shuffle_fusion_flags(pipeline: Pipeline) -> list[bool]:
     """Of each shuffle, whether it is fused with a repeat."""
-    shuffles = (place for place in pipeline.places if place.node.kind == "shuffle")
-    return [fused_repeat(p.pipeline.stages, p.position) is not None for p in shuffles]
+    shuffles = (place for place in pipeline.stage_locations if place.node.kind == "shuffle")
+    return [find_fused_repeat(p.pipeline.stages, p.position) is not None for p in shuffles]
 
 
-def not_fused_anew(instead: Dataset, stages: Sequence[Node], top: int) -> Dataset:
+def prevent_new_fusion(replacement: Dataset, stages: Sequence[Node], top_stage: int) -> Dataset:
     """What takes the place of some stages, kept apart from the stage above where those were.
 
     Args:
-        instead: Gives the elements of the highest of them.
+        replacement: Gives the elements of the highest of them.
         stages: The chain as it was, source first.
-        top: Index of the highest of them.
+        top_stage: Index of the highest of them.
     """
-    above = next_above(stages, top)
+    above = find_next_downstream(stages, top_stage)
     if above is None:
-        return instead
-    new, old = read(instead).stages, stages[: top + 1]
+        return replacement
+    new, old = read_pipeline(replacement).stages, stages[: top_stage + 1]
     kind = _highest(new)
     fused = _FUSED.get(kind) == stages[above].kind and kind != _highest(old)
-    if not fused or (kind == "map" and _of_one_shape(instead)):
-        return instead
-    return barrier(instead)
+    if not fused or (kind == "map" and _of_one_shape(replacement)):
+        return replacement
+    return add_rewrite_barrier(replacement)
 
 
-def fused_without(stages: Sequence[Node], stage: int, gone: set[int]) -> bool:
+def is_fused_without(stages: Sequence[Node], stage: int, moved_maps: set[int]) -> bool:
     """Whether a shuffle and the repeat at ``stage`` are fused once some maps are gone.
 
     Args:
         stages: The chain as it was, source first.
         stage: Of the repeat.
-        gone: Indices of the maps that stand elsewhere now.
+        moved_maps: Indices of the maps that stand elsewhere now.
     """
-    if is_left_out(stages[stage]):
+    if is_noop(stages[stage]):
         return False
     below = reversed(range(stage))
-    some = next((i for i in below if i not in gone and not is_left_out(stages[i])), None)
+    some = next((i for i in below if i not in moved_maps and not is_noop(stages[i])), None)
     if some is None or stages[some].kind != "shuffle":
         return False
-    return fused_repeat(stages, some) != stage
+    return find_fused_repeat(stages, some) != stage
 
 
 def _highest(stages: Sequence[Node]) -> str:
     """Kind of the highest stage that does something."""
-    return next((node.kind for node in reversed(stages) if not is_left_out(node)), "")
+    return next((node.kind for node in reversed(stages) if not is_noop(node)), "")
 
 
 def _of_one_shape(dataset: Dataset) -> bool:

@@ -14,10 +14,10 @@ from typing import Final
 import numpy as np
 import tensorflow as tf
 
-from uncork.core.evidence.storage import FromDisk
-from uncork.measure.machine.cold_reads import cold_reads
+from uncork.core.evidence.storage import ColdFiles
+from uncork.measure.machine.cold_reads import measure_cold_reads
 from uncork.pipeline.ir.node import Node
-from uncork.pipeline.ir.tree import Pipeline, Place
+from uncork.pipeline.ir.tree import Pipeline, StageLocation
 
 # Sources that hold what they give; others would have to be run for that.
 _HOLDING: Final = frozenset({"from_tensor_slices", "from_tensors", "from_list"})
@@ -30,21 +30,21 @@ _PASSING_ON: Final = frozenset({"shuffle", "repeat", "prefetch", "options", "cac
 _MOST: Final = 2_000
 
 
-def bytes_named(node: Node) -> int | None:
+def named_file_bytes(node: Node) -> int | None:
     """Bytes of the files that a source names, all together; None where it names none of this host.
 
     Example:
-        >>> from uncork.pipeline.ir.tree import read
+        >>> from uncork.pipeline.ir.tree import read_pipeline
         >>> here = tf.data.Dataset.from_tensor_slices([__file__, __file__])
-        >>> bytes_named(read(here).root) == 2 * Path(__file__).stat().st_size
+        >>> named_file_bytes(read_pipeline(here).root) == 2 * Path(__file__).stat().st_size
         True
-        >>> bytes_named(read(tf.data.Dataset.from_tensor_slices(["no file"])).root)
+        >>> named_file_bytes(read_pipeline(tf.data.Dataset.from_tensor_slices(["no file"])).root)
     """
     found = _named(node)
     return None if found is None else found.bytes
 
 
-def cold_files(pipeline: Pipeline) -> FromDisk | None:
+def measure_cold_files(pipeline: Pipeline) -> ColdFiles | None:
     """How fast the files that a pipeline names come where the system does not hold them.
 
     Of several sources that name files, of the one whose files are largest together.
@@ -55,18 +55,18 @@ def cold_files(pipeline: Pipeline) -> FromDisk | None:
     Returns:
         None where no files of this host are named, or that cannot be told.
     """
-    named = filter(None, (_named(p.node) for p in pipeline.places if _all_are_read(p)))
+    named = filter(None, (_named(p.node) for p in pipeline.stage_locations if _all_are_read(p)))
     found = max(named, key=lambda each: each.bytes, default=None)
-    read = cold_reads(found.names) if found else None
+    read = measure_cold_reads(found.names) if found else None
     if found is None or read is None or not read.wall_s:
         return None
-    speed = read.bytes / read.wall_s
+    speed = read.total_bytes / read.wall_s
     # A file takes something whatever its size; of a large one only the beginning was read.
-    file_s = max(read.wall_s / read.files, found.bytes / found.files / speed)
-    return FromDisk(bytes=found.bytes, file_s=file_s, bytes_per_s=speed)
+    file_s = max(read.wall_s / read.file_count, found.bytes / found.files / speed)
+    return ColdFiles(total_bytes=found.bytes, read_s_per_file=file_s, read_bytes_per_s=speed)
 
 
-def _all_are_read(place: Place) -> bool:
+def _all_are_read(place: StageLocation) -> bool:
     """Each name that a source gives is that of one file which is read, as far as that is known."""
     specs = tf.nest.flatten(place.node.dataset.element_spec)
     texts = [s for s in specs if getattr(s, "dtype", None) == tf.string]
@@ -79,9 +79,9 @@ def _all_are_read(place: Place) -> bool:
                 return True
             if node.kind not in _PASSING_ON:
                 return False
-        if branch.within is None or branch.within.stages[0].kind != "zip":
-            return branch.within is None
-        branch, position = branch.within, 0
+        if branch.parent is None or branch.parent.stages[0].kind != "zip":
+            return branch.parent is None
+        branch, position = branch.parent, 0
 
 
 @dataclass(frozen=True)

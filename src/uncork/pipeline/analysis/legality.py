@@ -15,17 +15,17 @@ from typing import Any, Final
 import tensorflow as tf
 
 from uncork.core.base.errors import EditRefused
-from uncork.pipeline.analysis.graph_rewrites import fused_repeat, is_left_out
+from uncork.pipeline.analysis.graph_rewrites import find_fused_repeat, is_noop
 from uncork.pipeline.functions.effects import (
-    branches,
-    devices,
+    has_branches,
+    has_python_calls,
+    has_variable_reads,
     is_deterministic,
     is_order_free,
     is_stateless,
-    reads_variables,
-    runs_python,
+    requested_devices,
 )
-from uncork.pipeline.ir.element_order import keeps_order, ordered_by_default
+from uncork.pipeline.ir.element_order import is_order_preserved, is_ordered_by_default
 from uncork.pipeline.ir.node import Node
 from uncork.pipeline.ir.tree import Pipeline
 
@@ -41,7 +41,7 @@ _SOURCES: Final = frozenset({
     "fixed_length_record", "tfrecord",
 })  # fmt: skip
 
-MOVABLE: Final = frozenset({"shuffle", "repeat", "prefetch", "options", "assert_cardinality"})
+MOVABLE_KINDS: Final = frozenset({"shuffle", "repeat", "prefetch", "options", "assert_cardinality"})
 # Give other elements, not only others first, where those below come in another order.
 _BY_POSITION: Final = frozenset({
     "take", "skip", "shard", "take_while", "unique", "batch", "padded_batch", "ragged_batch", "zip",
@@ -49,13 +49,13 @@ _BY_POSITION: Final = frozenset({
 })  # fmt: skip
 
 # What may lie between a map of one element and its batch: it picks elements by their position.
-_BETWEEN: Final = MOVABLE | {"take", "skip", "shard"}
+_BETWEEN: Final = MOVABLE_KINDS | {"take", "skip", "shard"}
 
-BATCHING: Final = frozenset({"batch", "padded_batch"})
+BATCH_KINDS: Final = frozenset({"batch", "padded_batch"})
 _BEFORE_BATCH: Final = "leave the map before the batch"
 
 
-def repeats_itself(node: Node, *, ordered: bool = True, chosen: bool = False) -> bool:
+def is_repeatable(node: Node, *, is_ordered: bool = True, is_order_dependent: bool = False) -> bool:
     """Every pass over this node gives the same elements in the same order.
 
     Or in another one, where the script lets faster elements overtake: then their order says
@@ -63,13 +63,16 @@ def repeats_itself(node: Node, *, ordered: bool = True, chosen: bool = False) ->
 
     Args:
         node: With all that lies below it.
-        ordered: :func:`ordered_by_default` of the pipeline it is part of.
-        chosen: What it gives depends on the order that its elements come in.
+        is_ordered: :func:`is_ordered_by_default` of the pipeline it is part of.
+        is_order_dependent: What it gives depends on the order that its elements come in.
     """
-    if chosen and not keeps_order(node, ordered=ordered):
+    if is_order_dependent and not is_order_preserved(node, is_ordered=is_ordered):
         return False
-    chosen = chosen or node.kind in _BY_POSITION
-    if not all(repeats_itself(i, ordered=ordered, chosen=chosen) for i in node.inputs):
+    is_order_dependent = is_order_dependent or node.kind in _BY_POSITION
+    if not all(
+        is_repeatable(i, is_ordered=is_ordered, is_order_dependent=is_order_dependent)
+        for i in node.inputs
+    ):
         return False
     if not node.inputs:
         return _is_plain_source(node)
@@ -79,7 +82,7 @@ def repeats_itself(node: Node, *, ordered: bool = True, chosen: bool = False) ->
     return node.kind in _PASS_ON and all(map(is_deterministic, node.functions))
 
 
-def parallel_by_default(node: Node, options: tf.data.Options) -> bool:
+def is_parallel_by_default(node: Node, options: tf.data.Options) -> bool:
     """TensorFlow runs this map in parallel although nobody asked for it.
 
     Its graph rewrites do so for stateless functions (``map_parallelization``), unless the options
@@ -94,7 +97,7 @@ def parallel_by_default(node: Node, options: tf.data.Options) -> bool:
     return not synchronous and wanted.map_parallelization is not False and False not in switches
 
 
-def may_run_inline(node: Node) -> bool:
+def can_run_inline(node: Node) -> bool:
     """A map whose calls could be made one after the other by the thread that asks for elements.
 
     One that runs in parallel must be free of anything that would show in which order its calls are
@@ -103,9 +106,12 @@ def may_run_inline(node: Node) -> bool:
     another device would wait in that thread for itself.
 
     Example:
-        >>> from uncork.pipeline.ir.tree import read
+        >>> from uncork.pipeline.ir.tree import read_pipeline
         >>> numbers = tf.data.Dataset.range(4).map(lambda x: x + 1)
-        >>> may_run_inline(read(numbers).root), may_run_inline(read(numbers.batch(2)).root)
+        >>> (
+        ...     can_run_inline(read_pipeline(numbers).root),
+        ...     can_run_inline(read_pipeline(numbers.batch(2)).root),
+        ... )
         (True, False)
     """
     if node.kind != "map" or not node.inputs or is_inlined(node):
@@ -113,7 +119,7 @@ def may_run_inline(node: Node) -> bool:
     if getattr(node.dataset, "_force_synchronous", False):
         return False  # its author wants no element made ahead, and that must stay known
     function = node.functions[0]
-    if runs_python(function) or branches(function) or not _on_one_device(node):
+    if has_python_calls(function) or has_branches(function) or not _on_one_device(node):
         return False
     in_turn = node.parallelism == 1 and not hasattr(node.dataset, "_num_parallel_calls")
     return in_turn or is_order_free(function)
@@ -123,7 +129,10 @@ def _on_one_device(node: Node) -> bool:
     """No op asks for another device than the dataset's, and nothing captured lies on one."""
     own = tf.DeviceSpec.from_string(node.dataset._variant_tensor.device)
     function = node.functions[0]
-    asked = {*devices(function), *(getattr(t, "device", "") for t in function.captured_inputs)}
+    asked = {
+        *requested_devices(function),
+        *(getattr(t, "device", "") for t in function.captured_inputs),
+    }
     specs = [tf.DeviceSpec.from_string(device) for device in asked if device]
     return all(
         s.device_type in (None, own.device_type) and s.device_index in (None, own.device_index)
@@ -162,21 +171,21 @@ def _is_plain_source(node: Node) -> bool:
 
 
 @dataclass(frozen=True)
-class CachePlace:
+class CachePlacement:
     """How to cache what stage ``stage`` gives.
 
     Attributes:
-        above: Index of the stage directly below the cache, before any map is moved.
-        sunk: Indices of the maps that move below it, in order.
-        raised: Indices of the stages that stay above it, in order.
+        upstream_stage: Index of the stage directly below the cache, before any map is moved.
+        maps_before_cache: Indices of the maps that move below it, in order.
+        stages_after_cache: Indices of the stages that stay above it, in order.
     """
 
-    above: int
-    sunk: tuple[int, ...]
-    raised: tuple[int, ...]
+    upstream_stage: int
+    maps_before_cache: tuple[int, ...]
+    stages_after_cache: tuple[int, ...]
 
 
-def cache_place(pipeline: Pipeline, stage: int) -> CachePlace:
+def find_cache_placement(pipeline: Pipeline, stage: int) -> CachePlacement:
     """Where a cache for a stage's elements may stand.
 
     Args:
@@ -187,64 +196,64 @@ def cache_place(pipeline: Pipeline, stage: int) -> CachePlace:
         EditRefused: Two passes may differ there, or there would be no end to it.
     """
     chain = pipeline.stages[: stage + 1]
-    ordered = ordered_by_default(pipeline)
+    ordered = is_ordered_by_default(pipeline)
     stays = (i for i in range(len(chain)) if _must_stay_above(pipeline.stages, i))
     first = next(stays, len(chain))
     rest = range(first, len(chain))
-    place = CachePlace(
-        above=first - 1,
-        sunk=tuple(i for i in rest if _sinks(chain[i])),
-        raised=tuple(i for i in rest if not _sinks(chain[i])),
+    place = CachePlacement(
+        upstream_stage=first - 1,
+        maps_before_cache=tuple(i for i in rest if _sinks(chain[i])),
+        stages_after_cache=tuple(i for i in rest if not _sinks(chain[i])),
     )
     _check_moves(chain, place)
-    if place.sunk and errors_are_ignored(pipeline, stage):
+    if place.maps_before_cache and has_ignored_errors(pipeline, stage):
         raise EditRefused(
             f"errors above {chain[-1]} are ignored, and below a shuffle they would shift its order",
             "maps that stay where they are",
             "cache a stage below the shuffle",
         )
-    if not repeats_itself(chain[place.above], ordered=ordered):
-        culprit = next(n for n in chain if not repeats_itself(n, ordered=ordered))
+    if not is_repeatable(chain[place.upstream_stage], is_ordered=ordered):
+        culprit = next(n for n in chain if not is_repeatable(n, is_ordered=ordered))
         raise EditRefused(
             f"a cache after {chain[-1]} would freeze what {culprit} draws anew on every pass",
             "deterministic stages from the source up to the cache",
             "split the random map first, or cache below it",
         )
-    parts = tf.nest.flatten(chain[place.above].dataset.element_spec)
+    parts = tf.nest.flatten(chain[place.upstream_stage].dataset.element_spec)
     if any(isinstance(part, tf.data.DatasetSpec) for part in parts):
         raise EditRefused(
-            f"{chain[place.above]} gives datasets, which memory cannot hold",
+            f"{chain[place.upstream_stage]} gives datasets, which memory cannot hold",
             "elements that are tensors",
             "cache what is made of its windows",
         )
-    if int(chain[place.above].dataset.cardinality()) == -1:
+    if int(chain[place.upstream_stage].dataset.cardinality()) == -1:
         raise EditRefused("the data never ends", "a finite pass to keep in memory", "do not cache")
     return place
 
 
 def _sinks(node: Node) -> bool:
-    return node.kind == "map" and not is_left_out(node)
+    return node.kind == "map" and not is_noop(node)
 
 
 def _must_stay_above(stages: tuple[Node, ...], index: int) -> bool:
     if index == 0 or stages[index].kind not in ("shuffle", "repeat"):
         return False
-    if stages[index].kind == "repeat" or not repeats_itself(stages[index]):
+    if stages[index].kind == "repeat" or not is_repeatable(stages[index]):
         return True
     # A cache between it and the repeat that it is fused with would undo that.
-    return fused_repeat(stages, index) is not None
+    return find_fused_repeat(stages, index) is not None
 
 
-def _check_moves(chain: tuple[Node, ...], place: CachePlace) -> None:
-    for i in place.raised:
-        if chain[i].kind not in MOVABLE and not is_left_out(chain[i]):
+def _check_moves(chain: tuple[Node, ...], place: CachePlacement) -> None:
+    for i in place.stages_after_cache:
+        if chain[i].kind not in MOVABLE_KINDS and not is_noop(chain[i]):
             raise EditRefused(
                 f"{chain[i]} lies above a shuffle or repeat, and a map above it cannot be moved"
                 " below both",
                 "only maps, prefetch and options between the shuffle and the cache",
                 "cache a stage below the shuffle",
             )
-    for i in place.sunk:
+    for i in place.maps_before_cache:
         if not all(map(is_deterministic, chain[i].functions)):
             raise EditRefused(
                 f"{chain[i]} draws random numbers, keeps state or runs Python",
@@ -253,7 +262,7 @@ def _check_moves(chain: tuple[Node, ...], place: CachePlace) -> None:
             )
 
 
-def batch_above(pipeline: Pipeline, stage: int, moved: Collection[int] = ()) -> int:
+def find_downstream_batch(pipeline: Pipeline, stage: int, moved_maps: Collection[int] = ()) -> int:
     """Index of the batch that the map at ``stage`` may be moved above.
 
     Legal because a map of one element into one, which neither draws nor keeps state, commutes with
@@ -262,16 +271,16 @@ def batch_above(pipeline: Pipeline, stage: int, moved: Collection[int] = ()) -> 
     Args:
         pipeline: The tree.
         stage: Of a map.
-        moved: Maps that will have been moved above it before.
+        moved_maps: Maps that will have been moved above it before.
 
     Raises:
         EditRefused: There is no batch, or something else lies between, or the map is no such one.
 
     Example:
         >>> import tensorflow as tf
-        >>> from uncork.pipeline.ir.tree import read
+        >>> from uncork.pipeline.ir.tree import read_pipeline
         >>> numbers = tf.data.Dataset.range(9).map(lambda x: x + 1).shuffle(9).batch(3)
-        >>> batch_above(read(numbers), 1)
+        >>> find_downstream_batch(read_pipeline(numbers), 1)
         3
     """
     chain = pipeline.stages
@@ -279,15 +288,15 @@ def batch_above(pipeline: Pipeline, stage: int, moved: Collection[int] = ()) -> 
         raise EditRefused(f"{chain[stage]} is no map", "a map", _BEFORE_BATCH)
     _check_alone(chain[stage])
     above = range(stage + 1, len(chain))
-    place = next((i for i in above if chain[i].kind not in _BETWEEN and i not in moved), None)
-    if place is None or chain[place].kind not in BATCHING:
+    place = next((i for i in above if chain[i].kind not in _BETWEEN and i not in moved_maps), None)
+    if place is None or chain[place].kind not in BATCH_KINDS:
         between = "nothing" if place is None else str(chain[place])
         raise EditRefused(
             f"above {chain[stage]} lies {between}",
             "a batch, with nothing between but what picks elements by position",
             _BEFORE_BATCH,
         )
-    if errors_are_ignored(pipeline, place):
+    if has_ignored_errors(pipeline, place):
         raise EditRefused(
             f"errors above {chain[place]} are ignored, and one would cost a whole batch",
             "errors that end the training, or are ignored below",
@@ -296,16 +305,16 @@ def batch_above(pipeline: Pipeline, stage: int, moved: Collection[int] = ()) -> 
     return place
 
 
-def errors_are_ignored(pipeline: Pipeline, stage: int) -> bool:
+def has_ignored_errors(pipeline: Pipeline, stage: int) -> bool:
     """An element that fails here is left out further up, and the training goes on without it.
 
     So what makes fewer elements fail, or lets them fail elsewhere, gives other elements.
 
     Example:
         >>> import tensorflow as tf
-        >>> from uncork.pipeline.ir.tree import read
+        >>> from uncork.pipeline.ir.tree import read_pipeline
         >>> checked = tf.data.Dataset.range(9).map(lambda x: tf.debugging.check_numerics(1 / x, ""))
-        >>> errors_are_ignored(read(checked.ignore_errors().batch(2)), 1)
+        >>> has_ignored_errors(read_pipeline(checked.ignore_errors().batch(2)), 1)
         True
     """
     return "ignore_errors" in _above(pipeline, stage)
@@ -314,7 +323,7 @@ def errors_are_ignored(pipeline: Pipeline, stage: int) -> bool:
 def _above(pipeline: Pipeline, stage: int) -> set[str]:
     """Kinds of all stages above, in what joins its branch with others, too."""
     found = {node.kind for node in pipeline.stages[stage + 1 :]}
-    return found | (_above(pipeline.within, -1) if pipeline.within else set())
+    return found | (_above(pipeline.parent, -1) if pipeline.parent else set())
 
 
 def _check_alone(node: Node) -> None:
@@ -336,7 +345,7 @@ def _check_alone(node: Node) -> None:
 def _is_of_its_element(node: Node) -> bool:
     """Alone: what it reads of a variable may have changed while the element was in a buffer."""
     function = node.functions[0]
-    return is_order_free(function) and not reads_variables(function)
+    return is_order_free(function) and not has_variable_reads(function)
 
 
 def _plain(spec: Any) -> bool:
@@ -350,7 +359,7 @@ def _one_shape(spec: Any) -> bool:
     return all(part.shape.is_fully_defined() for part in tf.nest.flatten(spec))
 
 
-def maps_below(pipeline: Pipeline, stage: int) -> tuple[int, ...]:
+def find_movable_maps(pipeline: Pipeline, stage: int) -> tuple[int, ...]:
     """Indices of the maps that may change places with the shuffle at ``stage``, lowest first.
 
     Legal because a shuffle draws positions, whatever stands there; the function must be one of its
@@ -358,12 +367,14 @@ def maps_below(pipeline: Pipeline, stage: int) -> tuple[int, ...]:
 
     Example:
         >>> import tensorflow as tf
-        >>> from uncork.pipeline.ir.tree import read
-        >>> maps_below(read(tf.data.Dataset.range(9).map(lambda x: x + 1).shuffle(9)), 2)
+        >>> from uncork.pipeline.ir.tree import read_pipeline
+        >>> find_movable_maps(
+        ...     read_pipeline(tf.data.Dataset.range(9).map(lambda x: x + 1).shuffle(9)), 2
+        ... )
         (1,)
     """
     found: list[int] = []
-    ignored = errors_are_ignored(pipeline, stage)
+    ignored = has_ignored_errors(pipeline, stage)
     for index in reversed(range(1, stage)):
         node = pipeline.stages[index]
         if ignored or node.kind != "map" or not _is_of_its_element(node):

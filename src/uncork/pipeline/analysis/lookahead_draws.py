@@ -11,10 +11,10 @@ from typing import Final
 
 import tensorflow as tf
 
-from uncork.pipeline.analysis.legality import is_random, parallel_by_default
-from uncork.pipeline.functions.effects import reads_variables
+from uncork.pipeline.analysis.legality import is_parallel_by_default, is_random
+from uncork.pipeline.functions.effects import has_variable_reads
 from uncork.pipeline.ir.node import Node
-from uncork.pipeline.ir.python_functions import in_python
+from uncork.pipeline.ir.python_functions import has_python_code
 from uncork.pipeline.ir.tree import Pipeline
 
 # May end, or be left, before what they read from does.
@@ -22,18 +22,18 @@ _STOPPING: Final = frozenset({"take", "take_while", "zip", "choose", "opaque"})
 _PARALLEL: Final = frozenset({"map", "interleave"})
 
 
-def draws_too_far(pipeline: Pipeline) -> bool:
+def has_lookahead_draws(pipeline: Pipeline) -> bool:
     """Whether numbers are drawn ahead of what stops them, and drawn on in the next repetition.
 
     Example:
         >>> import tensorflow as tf
-        >>> from uncork.pipeline.ir.tree import read
+        >>> from uncork.pipeline.ir.tree import read_pipeline
         >>> def noisy(x):
         ...     return x + tf.random.uniform([], 0, 9, tf.int64)
         >>> data = tf.data.Dataset.range(9).map(noisy)
-        >>> draws_too_far(read(data.take(4).repeat(2)))
+        >>> has_lookahead_draws(read_pipeline(data.take(4).repeat(2)))
         False
-        >>> draws_too_far(read(data.prefetch(2).take(4).repeat(2)))
+        >>> has_lookahead_draws(read_pipeline(data.prefetch(2).take(4).repeat(2)))
         True
     """
     return _draws(
@@ -41,15 +41,15 @@ def draws_too_far(pipeline: Pipeline) -> bool:
     )
 
 
-def rewritten_by_default(pipeline: Pipeline) -> bool:
+def is_rewritten_by_default(pipeline: Pipeline) -> bool:
     """tf.data's own graph rewrites are on, as they are unless the options say otherwise.
 
     One of them ends a pipeline in a prefetch.
 
     Example:
         >>> import tensorflow as tf
-        >>> from uncork.pipeline.ir.tree import read
-        >>> rewritten_by_default(read(tf.data.Dataset.range(9)))
+        >>> from uncork.pipeline.ir.tree import read_pipeline
+        >>> is_rewritten_by_default(read_pipeline(tf.data.Dataset.range(9)))
         True
     """
     options = pipeline.options
@@ -58,22 +58,25 @@ def rewritten_by_default(pipeline: Pipeline) -> bool:
     return False not in switches
 
 
-def asks_too_far(pipeline: Pipeline) -> bool:
+def has_lookahead_python_calls(pipeline: Pipeline) -> bool:
     """Whether Python is called ahead of what stops it: for more elements than are taken.
 
     Example:
         >>> import tensorflow as tf
-        >>> from uncork.pipeline.ir.tree import read
+        >>> from uncork.pipeline.ir.tree import read_pipeline
         >>> data = tf.data.Dataset.from_generator(lambda: range(9), tf.int64)
-        >>> asks_too_far(read(data.take(4))), asks_too_far(read(data.prefetch(2).take(4)))
+        >>> (
+        ...     has_lookahead_python_calls(read_pipeline(data.take(4))),
+        ...     has_lookahead_python_calls(read_pipeline(data.prefetch(2).take(4))),
+        ... )
         (False, True)
     """
     return _asks(pipeline.root, stopped=False, ahead=False, options=pipeline.options)
 
 
 def _asks(node: Node, *, stopped: bool, ahead: bool, options: tf.data.Options) -> bool:
-    ahead = ahead or (stopped and prepares(node, options))
-    if ahead and in_python(node):
+    ahead = ahead or (stopped and is_prefetching(node, options))
+    if ahead and has_python_code(node):
         return True
     stopped = stopped or (node.kind in _STOPPING and not _end_together(node))
     return any(_asks(below, stopped=stopped, ahead=ahead, options=options) for below in node.inputs)
@@ -85,26 +88,29 @@ def _end_together(node: Node) -> bool:
     return node.kind == "zip" and len(lengths) == 1 and min(lengths) >= 0
 
 
-def in_its_turn(pipeline: Pipeline) -> bool:
+def has_on_demand_variable_reads(pipeline: Pipeline) -> bool:
     """Whether what reads a variable runs when the step asks for it and no sooner.
 
     Example:
         >>> import tensorflow as tf
-        >>> from uncork.pipeline.ir.tree import read
+        >>> from uncork.pipeline.ir.tree import read_pipeline
         >>> times = tf.Variable(2, dtype=tf.int64)
         >>> data = tf.data.Dataset.range(9).map(lambda x: x * times)
         >>> alone = tf.data.Options()
         >>> alone.autotune.enabled = False
-        >>> in_its_turn(read(data.with_options(alone))), in_its_turn(read(data))
+        >>> (
+        ...     has_on_demand_variable_reads(read_pipeline(data.with_options(alone))),
+        ...     has_on_demand_variable_reads(read_pipeline(data)),
+        ... )
         (True, False)
     """
-    return not rewritten_by_default(pipeline) and _waits(pipeline.root, pipeline.options)
+    return not is_rewritten_by_default(pipeline) and _waits(pipeline.root, pipeline.options)
 
 
 def _waits(node: Node, options: tf.data.Options) -> bool:
-    if prepares(node, options):
+    if is_prefetching(node, options):
         return False
-    own = any(map(reads_variables, node.functions))
+    own = any(map(has_variable_reads, node.functions))
     return own or any(_waits(below, options) for below in node.inputs)
 
 
@@ -112,7 +118,7 @@ def _draws(
     node: Node, *, repeated: bool, stopped: bool, ahead: bool, options: tf.data.Options
 ) -> bool:
     """Args: What lies above it, each below the one before."""
-    ahead = ahead or (stopped and prepares(node, options))
+    ahead = ahead or (stopped and is_prefetching(node, options))
     if ahead and node.kind != "shuffle" and node.inputs and is_random(node):
         return True
     stopped = stopped or (repeated and node.kind in _STOPPING)
@@ -123,7 +129,7 @@ def _draws(
     )
 
 
-def prepares(node: Node, options: tf.data.Options) -> bool:
+def is_prefetching(node: Node, options: tf.data.Options) -> bool:
     """Elements before they are asked for; a map without state does by TensorFlow's own default.
 
     Args:
@@ -132,4 +138,4 @@ def prepares(node: Node, options: tf.data.Options) -> bool:
     """
     if node.kind not in _PARALLEL:
         return node.kind == "prefetch"
-    return node.parallelism != 1 or (node.kind == "map" and parallel_by_default(node, options))
+    return node.parallelism != 1 or (node.kind == "map" and is_parallel_by_default(node, options))

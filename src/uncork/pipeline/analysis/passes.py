@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from uncork.core.evidence.stage import ENDLESS
-from uncork.pipeline.analysis.lookahead_draws import rewritten_by_default
+from uncork.core.evidence.stage import INFINITE_LENGTH
+from uncork.pipeline.analysis.lookahead_draws import is_rewritten_by_default
 from uncork.pipeline.ir.tree import Pipeline
 
 
-def repeats(pipeline: Pipeline | None) -> bool:
+def is_repeated(pipeline: Pipeline | None) -> bool:
     """The pipeline itself reads its source more than once.
 
     One that is joined of several does where none of them ends after a single pass.
@@ -16,12 +16,14 @@ def repeats(pipeline: Pipeline | None) -> bool:
         return False
     if any(node.kind == "repeat" for node in pipeline.stages):
         return True
-    again = [repeats(branch) for branch in pipeline.branches]
-    lasting = (a or b.cardinality == ENDLESS for a, b in zip(again, pipeline.branches, strict=True))
+    again = [is_repeated(branch) for branch in pipeline.branches]
+    lasting = (
+        a or b.cardinality == INFINITE_LENGTH for a, b in zip(again, pipeline.branches, strict=True)
+    )
     return any(again) and all(lasting)
 
 
-def samples_once(pipeline: Pipeline | None, batch_size: int) -> int | None:
+def samples_before_repeat(pipeline: Pipeline | None, batch_size: int) -> int | None:
     """How many samples a pipeline gives before one comes again; None where none does in a pass.
 
     Zero where that is not known: what is repeated is shuffled, or joined with something else.
@@ -30,7 +32,7 @@ def samples_once(pipeline: Pipeline | None, batch_size: int) -> int | None:
         pipeline: Of a training; None where it reads no dataset.
         batch_size: Samples of its elements.
     """
-    if pipeline is None or not repeats(pipeline):
+    if pipeline is None or not is_repeated(pipeline):
         return None
     kinds = [node.kind for node in pipeline.stages]
     if pipeline.branches or "repeat" not in kinds:
@@ -43,6 +45,6 @@ def samples_once(pipeline: Pipeline | None, batch_size: int) -> int | None:
     return max(0, there) * (batch_size if in_batches else 1)
 
 
-def default_rewrites(pipeline: Pipeline | None) -> bool:
+def has_default_rewrites(pipeline: Pipeline | None) -> bool:
     """tf.data's own graph rewrites are on, which is said of no pipeline, too."""
-    return pipeline is None or rewritten_by_default(pipeline)
+    return pipeline is None or is_rewritten_by_default(pipeline)

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from uncork.compat.tfdata.dataset_ops import reshuffles
-from uncork.pipeline.functions.effects import DRAWS, may_overlap, op_types, stateful_ops
+from uncork.compat.tfdata.dataset_ops import is_reshuffling
+from uncork.pipeline.functions.effects import RANDOM_OPS, can_overlap, op_types, stateful_ops
 from uncork.pipeline.functions.function_graph import ConcreteFunction, Graph, NodeDef, graph_of
-from uncork.pipeline.ir.element_order import keeps_order
+from uncork.pipeline.ir.element_order import is_order_preserved
 from uncork.pipeline.ir.node import Node
 
 # Of ``tf.random.Generator``, whose state moves on from draw to draw.
@@ -24,10 +24,10 @@ _GENERATORS: Final = frozenset({
 # Keras's seed generators: a variable is moved on, and a stateless op drawn from with it.
 _VARIABLES: Final = frozenset({"AssignVariableOp", "AssignAddVariableOp"})
 # What of a function goes on from pass to pass.
-MOVES: Final = _GENERATORS | _VARIABLES
+STATE_CHANGING_OPS: Final = _GENERATORS | _VARIABLES
 
 
-def freezes_draws(node: Node) -> bool:
+def has_frozen_randomness(node: Node) -> bool:
     """A cache with something below it that draws other numbers in each pass.
 
     Only what certainly draws counts: Python code may or may not, and a shuffle below a cache is an
@@ -42,17 +42,17 @@ def _draws_below(node: Node) -> bool:
     return _draws(node) or any(map(_draws_below, node.inputs))
 
 
-def is_moving_source(node: Node) -> bool:
+def is_rerandomized_source(node: Node) -> bool:
     """Numbers drawn at random, others in each pass."""
     return type(node.dataset).__name__ == "_RandomDataset" and bool(node.dataset._rerandomize)
 
 
 def _draws(node: Node) -> bool:
-    if is_moving_source(node):
+    if is_rerandomized_source(node):
         return True
     ops = frozenset[str]().union(*map(op_types, node.functions))
     by_variable = bool(ops & _VARIABLES) and any(op.startswith("StatelessRandom") for op in ops)
-    return by_variable or bool(ops & (DRAWS | _GENERATORS))
+    return by_variable or bool(ops & (RANDOM_OPS | _GENERATORS))
 
 
 # What they give is Python's business, or nobody's that is known here.
@@ -61,7 +61,7 @@ _UNKNOWN: Final = frozenset({"opaque", "from_generator"})
 _SIZES: Final = frozenset({"Shape", "ShapeN", "Size", "Rank"})
 
 
-def draws_alike(node: Node, *, ordered: bool = True) -> bool:
+def has_repeating_randomness(node: Node, *, is_ordered: bool = True) -> bool:
     """A map whose elements come in the same order in each pass, and get the same draws.
 
     Above a reshuffling shuffle, or with seeds that a generator hands out, each pass is another one;
@@ -70,24 +70,24 @@ def draws_alike(node: Node, *, ordered: bool = True) -> bool:
 
     Args:
         node: Of the user's own pipeline.
-        ordered: The pipeline's options let no element overtake another.
+        is_ordered: The pipeline's options let no element overtake another.
 
     Example:
         >>> import tensorflow as tf
-        >>> from uncork.pipeline.ir.tree import read
+        >>> from uncork.pipeline.ir.tree import read_pipeline
         >>> def add_noise(x):
         ...     return tf.cast(x, tf.float32) + tf.random.normal([], seed=1)
         >>> numbers = tf.data.Dataset.range(3)
-        >>> draws_alike(read(numbers.map(add_noise)).root)
+        >>> has_repeating_randomness(read_pipeline(numbers.map(add_noise)).root)
         True
-        >>> draws_alike(read(numbers.shuffle(3).map(add_noise)).root)
+        >>> has_repeating_randomness(read_pipeline(numbers.shuffle(3).map(add_noise)).root)
         False
     """
     in_turn = node.kind == "map" and node.parallelism == 1
     if not in_turn or not any(map(_varies_its_element, node.functions)):
         return False
     alike = all(map(_is_alike, node.functions))
-    return alike and all(_comes_alike(below, ordered) for below in node.inputs)
+    return alike and all(_comes_alike(below, is_ordered) for below in node.inputs)
 
 
 def _varies_its_element(function: ConcreteFunction) -> bool:
@@ -99,7 +99,7 @@ def _varies_its_element(function: ConcreteFunction) -> bool:
 
 def _meet(graph: Graph, output: str, draws: set[str]) -> bool:
     sizes = [f"{name}:0" for name, node in graph.nodes.items() if node.op in _SIZES]
-    needed = graph.needed([output], stop=sizes, ordered=False)
+    needed = graph.required_ops([output], stop=sizes, with_control_inputs=False)
     return bool(needed & draws) and bool(needed & set(graph.arguments))
 
 
@@ -111,9 +111,13 @@ def _comes_alike(node: Node, ordered: bool) -> bool:
     """The same elements in the same order in each pass, as far as that is certain."""
     if node.kind == "cache":
         return True  # the order of its first pass
-    if node.kind in _UNKNOWN or is_moving_source(node) or not keeps_order(node, ordered=ordered):
+    if (
+        node.kind in _UNKNOWN
+        or is_rerandomized_source(node)
+        or not is_order_preserved(node, is_ordered=ordered)
+    ):
         return False
-    if node.kind == "shuffle" and reshuffles(node.dataset):
+    if node.kind == "shuffle" and is_reshuffling(node.dataset):
         return False
     alike = all(map(_is_alike, node.functions))
     return alike and all(_comes_alike(below, ordered) for below in node.inputs)
@@ -121,9 +125,9 @@ def _comes_alike(node: Node, ordered: bool) -> bool:
 
 def _is_alike(function: ConcreteFunction) -> bool:
     """The same in each pass: whatever it draws has a seed, of its own or from the global one."""
-    if not may_overlap(function) or op_types(function) & (MOVES | {"ReadVariableOp"}):
+    if not can_overlap(function) or op_types(function) & (STATE_CHANGING_OPS | {"ReadVariableOp"}):
         return False
-    return all(_is_seeded(node) for node in _nodes(function) if node.op in DRAWS)
+    return all(_is_seeded(node) for node in _nodes(function) if node.op in RANDOM_OPS)
 
 
 def _nodes(function: ConcreteFunction) -> list[NodeDef]:

@@ -17,15 +17,18 @@ _SUMS: Final = frozenset({
 })  # fmt: skip
 
 
-def adds_up(pipeline: Pipeline) -> bool:
+def has_threaded_reductions(pipeline: Pipeline) -> bool:
     """Whether some map of a pipeline does.
 
     Example:
         >>> import tensorflow as tf
-        >>> from uncork.pipeline.ir.tree import read
+        >>> from uncork.pipeline.ir.tree import read_pipeline
         >>> rows = tf.data.Dataset.from_tensors(tf.ones([9, 9]))
-        >>> adds_up(read(rows.map(tf.reduce_mean))), adds_up(read(rows.map(tf.square)))
+        >>> (
+        ...     has_threaded_reductions(read_pipeline(rows.map(tf.reduce_mean))),
+        ...     has_threaded_reductions(read_pipeline(rows.map(tf.square))),
+        ... )
         (True, False)
     """
-    functions = (each for place in pipeline.places for each in place.node.functions)
+    functions = (each for place in pipeline.stage_locations for each in place.node.functions)
     return any(op_types(each) & _SUMS for each in functions)

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from uncork.compat.tfdata.dataset_ops import reshuffles
+from uncork.compat.tfdata.dataset_ops import is_reshuffling
 from uncork.pipeline.ir.node import Node
 from uncork.pipeline.ir.tree import Pipeline
 
@@ -20,7 +20,7 @@ from uncork.pipeline.ir.tree import Pipeline
 _PARTS: Final = frozenset({"take", "skip", "shard"})
 
 
-class PartedAnew(NamedTuple):
+class ReshuffledSplit(NamedTuple):
     """Two parts that are to share nothing, and do.
 
     Attributes:
@@ -32,12 +32,12 @@ class PartedAnew(NamedTuple):
     parts: tuple[Node, Node]
 
 
-def parted_anew(one: Pipeline, other: Pipeline) -> PartedAnew | None:
+def find_reshuffled_split(first: Pipeline, second: Pipeline) -> ReshuffledSplit | None:
     """Where two pipelines read parts of one dataset whose order is another one in each pass.
 
     Args:
-        one: Read from the script's own datasets; copies of them share nothing.
-        other: Likewise.
+        first: Read from the script's own datasets; copies of them share nothing.
+        second: Likewise.
 
     Returns:
         None where they do not, as far as can be told: where the parts overlap on purpose, where
@@ -45,22 +45,22 @@ def parted_anew(one: Pipeline, other: Pipeline) -> PartedAnew | None:
 
     Example:
         >>> import tensorflow as tf
-        >>> from uncork.pipeline.ir.tree import read
+        >>> from uncork.pipeline.ir.tree import read_pipeline
         >>> rows = tf.data.Dataset.range(10).shuffle(10)
-        >>> found = parted_anew(read(rows.skip(3)), read(rows.take(3)))
+        >>> found = find_reshuffled_split(read_pipeline(rows.skip(3)), read_pipeline(rows.take(3)))
         >>> [part.kind for part in found.parts], found.shuffle.kind
         (['skip', 'take'], 'shuffle')
         >>> kept = tf.data.Dataset.range(10).shuffle(10, reshuffle_each_iteration=False)
-        >>> parted_anew(read(kept.skip(3)), read(kept.take(3))) is None
+        >>> find_reshuffled_split(read_pipeline(kept.skip(3)), read_pipeline(kept.take(3))) is None
         True
     """
-    others = list(_parting(other.root))
-    for part in _parting(one.root):
+    others = list(_parting(second.root))
+    for part in _parting(first.root):
         shuffle = _shuffle_below(part)
         for beside in others:
             same = part.inputs[0].dataset is beside.inputs[0].dataset
             if shuffle is not None and same and _are_apart(part, beside):
-                return PartedAnew(shuffle, (part, beside))
+                return ReshuffledSplit(shuffle, (part, beside))
     return None
 
 
@@ -87,7 +87,7 @@ def _shuffle_below(node: Node) -> Node | None:
 def _deals_anew(shuffle: Node) -> bool:
     """Another order in each pass, of more than one element."""
     several = _number(shuffle, "_buffer_size") > 1 and abs(int(shuffle.dataset.cardinality())) != 1
-    return reshuffles(shuffle.dataset) and several
+    return is_reshuffling(shuffle.dataset) and several
 
 
 def _are_apart(one: Node, other: Node) -> bool:

@@ -13,31 +13,31 @@ _ONE_TO_ONE: Final = frozenset({"map", "prefetch", "options"})
 
 
 @dataclass(frozen=True)
-class Shared:
+class SharedInput:
     """A dataset that several branches read, each of which makes its elements anew.
 
     Attributes:
         node: The dataset.
-        times: How many branches read it.
-        again: Of the second of them, what reads it: the line to blame.
+        branch_count: How many branches read it.
+        second_reader: Of the second of them, what reads it: the line to blame.
     """
 
     node: Node
-    times: int
-    again: Node
+    branch_count: int
+    second_reader: Node
 
 
-def shared_by_branches(node: Node) -> Shared | None:
+def find_shared_input(node: Node) -> SharedInput | None:
     """What the branches of a ``zip`` share; None where they do not, or are of another kind.
 
     Branches that shuffle, skip or repeat need their own pass over the data.
 
     Example:
         >>> import tensorflow as tf
-        >>> from uncork.pipeline.ir.tree import read
+        >>> from uncork.pipeline.ir.tree import read_pipeline
         >>> numbers = tf.data.Dataset.range(4).map(lambda x: 2 * x)
         >>> both = tf.data.Dataset.zip((numbers, numbers.map(lambda x: x + 1)))
-        >>> shared_by_branches(read(both).root).times
+        >>> find_shared_input(read_pipeline(both).root).times
         2
     """
     if node.kind != "zip":
@@ -47,7 +47,7 @@ def shared_by_branches(node: Node) -> Shared | None:
     for below in paths[0] if paths else ():
         times = readers[id(below.dataset)]
         if times > 1:
-            return Shared(below, times, _reader(paths, below))
+            return SharedInput(below, times, _reader(paths, below))
     return None
 
 

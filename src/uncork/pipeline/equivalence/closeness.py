@@ -17,8 +17,8 @@ import numpy as np
 import tensorflow as tf
 
 from uncork.compat.tfdata.dataset_ops import Dataset
-from uncork.pipeline.equivalence.seeded_twin import state_kept
-from uncork.pipeline.ir.tree import read
+from uncork.pipeline.equivalence.seeded_twin import preserve_state
+from uncork.pipeline.ir.tree import read_pipeline
 
 # The distance from 1 to the next number. What has other types must be equal.
 _EPSILON: Final = {
@@ -37,21 +37,26 @@ class Closeness:
     """What comparing two pipelines element by element found.
 
     Attributes:
-        elements: Compared, of all passes.
-        ulps: How many times the spacing of numbers at the largest one of a row any two differ;
+        element_count: Compared, of all passes.
+        max_ulps: How many times the spacing of numbers at the largest one of a row any two differ;
             a row is what a tensor holds for one sample.
         failure: What is no matter of rounding, as a sentence; empty where nothing is.
-        complete: Both ended by themselves, in all passes.
+        is_complete: Both ended by themselves, in all passes.
     """
 
-    elements: int
-    ulps: float
+    element_count: int
+    max_ulps: float
     failure: str
-    complete: bool
+    is_complete: bool
 
 
-def closeness(
-    original: Dataset, edited: Dataset, *, epochs: int = 2, most: int = 10_000, max_s: float = 30.0
+def compare_closeness(
+    original: Dataset,
+    edited: Dataset,
+    *,
+    epochs: int = 2,
+    max_elements: int = 10_000,
+    max_s: float = 30.0,
 ) -> Closeness:
     """Iterate both side by side.
 
@@ -59,26 +64,26 @@ def closeness(
         original: Any ``tf.data.Dataset``; variables that its functions change are put back.
         edited: What is held against it.
         epochs: Passes over them.
-        most: Elements of each pass.
+        max_elements: Elements of each pass.
         max_s: For all passes together, shared out equally.
 
     Example:
         >>> thirds = tf.data.Dataset.range(1, 9).map(lambda x: tf.cast(x, tf.float32) / 3.0)
         >>> others = tf.data.Dataset.range(1, 9).map(lambda x: tf.cast(x, tf.float32) * (1.0 / 3.0))
-        >>> found = closeness(thirds, others)
-        >>> found.failure, 0 < found.ulps <= 1, found.elements
+        >>> found = compare_closeness(thirds, others)
+        >>> found.failure, 0 < found.max_ulps <= 1, found.elements
         ('', True, 16)
     """
     elements, ulps, complete = 0, 0.0, True
-    with state_kept(read(original)), state_kept(read(edited)):
+    with preserve_state(read_pipeline(original)), preserve_state(read_pipeline(edited)):
         for epoch in range(1, epochs + 1):
             deadline = time.monotonic() + max_s / epochs
             pairs = zip(_elements(original), _elements(edited), strict=False)
-            for number, (ours, theirs) in enumerate(itertools.islice(pairs, most)):
+            for number, (ours, theirs) in enumerate(itertools.islice(pairs, max_elements)):
                 failure, apart = _apart(ours, theirs)
                 if failure:
                     failure = f"epoch {epoch}: element {number} {failure}"
-                    return Closeness(elements, ulps, failure, complete=False)
+                    return Closeness(elements, ulps, failure, is_complete=False)
                 if ours is _END or isinstance(ours, type):
                     complete &= ours is _END
                     break

@@ -15,12 +15,12 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
-from uncork.pipeline.equivalence.seeded_twin import state_kept
-from uncork.pipeline.ir.tree import read
+from uncork.pipeline.equivalence.seeded_twin import preserve_state
+from uncork.pipeline.ir.tree import read_pipeline
 
 
 @dataclass(frozen=True)
-class Failure:
+class IterationError:
     """An error that iterating raised.
 
     Attributes:
@@ -40,13 +40,13 @@ class EpochDigests:
 
     Attributes:
         digests: 16 hexadecimal digits per element, in order.
-        complete: The pass ended by itself, with no limit and no error.
+        is_complete: The pass ended by itself, with no limit and no error.
         error: What ended it otherwise.
     """
 
     digests: tuple[str, ...]
-    complete: bool
-    error: Failure | None = None
+    is_complete: bool
+    error: IterationError | None = None
 
 
 @dataclass(frozen=True)
@@ -56,12 +56,12 @@ class ElementDigests:
     epochs: tuple[EpochDigests, ...]
 
     @property
-    def complete(self) -> bool:
+    def is_complete(self) -> bool:
         """All passes ended by themselves."""
-        return all(epoch.complete for epoch in self.epochs)
+        return all(epoch.is_complete for epoch in self.epochs)
 
     @property
-    def elements(self) -> int:
+    def element_count(self) -> int:
         """Elements seen in all passes."""
         return sum(len(epoch.digests) for epoch in self.epochs)
 
@@ -79,10 +79,10 @@ def element_digests(
 
     Example:
         >>> first, second = element_digests(tf.data.Dataset.range(3)).epochs
-        >>> first == second, len(first.digests), first.complete
+        >>> first == second, len(first.digests), first.is_complete
         (True, 3, True)
     """
-    with state_kept(read(dataset)):
+    with preserve_state(read_pipeline(dataset)):
         passes = [_pass(dataset, max_elements, max_s / epochs) for _ in range(epochs)]
     return ElementDigests(tuple(passes))
 
@@ -95,12 +95,12 @@ def _pass(dataset: Any, max_elements: int, max_s: float) -> EpochDigests:
             iterator = iter(dataset) if iterator is None else iterator
             element = next(iterator)
         except StopIteration:
-            return EpochDigests(tuple(found), complete=True)
+            return EpochDigests(tuple(found), is_complete=True)
         except tf.errors.OpError as error:
-            failure = Failure(len(found), type(error).__name__, _cause(str(error.message)))
-            return EpochDigests(tuple(found), complete=False, error=failure)
+            failure = IterationError(len(found), type(error).__name__, _cause(str(error.message)))
+            return EpochDigests(tuple(found), is_complete=False, error=failure)
         found.append(element_digest(element))  # an error of this is not the pipeline's
-    return EpochDigests(tuple(found), complete=False)
+    return EpochDigests(tuple(found), is_complete=False)
 
 
 # Where in the graph it happened: differs between equal pipelines.

@@ -8,13 +8,13 @@ from typing import Any
 import tensorflow as tf
 
 from uncork.pipeline.equivalence.digests import element_digest
-from uncork.pipeline.equivalence.seeded_twin import state_kept
+from uncork.pipeline.equivalence.seeded_twin import preserve_state
 from uncork.pipeline.functions.effects import is_deterministic
 from uncork.pipeline.ir.node import Node
-from uncork.pipeline.ir.tree import Pipeline, read
+from uncork.pipeline.ir.tree import Pipeline, read_pipeline
 
 
-def draws(pipeline: Pipeline) -> bool:
+def has_random_functions(pipeline: Pipeline) -> bool:
     """Some function of this pipeline draws random numbers or keeps state; shuffles do not count."""
     return _draws(pipeline.root)
 
@@ -35,7 +35,7 @@ def sample_digests(dataset: Any, *, epochs: int, max_s: float) -> list[list[str]
         >>> len(first), first == second
         (4, True)
     """
-    with state_kept(read(dataset)):
+    with preserve_state(read_pipeline(dataset)):
         return [_pass(dataset, max_s / epochs) for _ in range(epochs)]
 
 

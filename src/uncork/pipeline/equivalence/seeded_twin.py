@@ -13,36 +13,36 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-from uncork.compat.tfdata.dataset_classes import COUNTING_SOURCES, kind_of
+from uncork.compat.tfdata.dataset_classes import PASS_COUNTING_SOURCES, kind_of
 from uncork.compat.tfdata.dataset_ops import Dataset
-from uncork.compat.tfdata.dataset_rebuild import make, rebuild
+from uncork.compat.tfdata.dataset_rebuild import copy_with_fields, rebuild
 from uncork.core.base.record import digest
-from uncork.pipeline.functions.effects import is_order_free, runs_python
+from uncork.pipeline.functions.effects import has_python_calls, is_order_free
 from uncork.pipeline.functions.function_graph import (
     SEEDS_BY_INPUT,
     ConcreteFunction,
     Graph,
     NodeDef,
     argument_specs,
+    constant_value,
     graph_of,
     op_def,
-    op_of,
+    op_name_of,
     replay,
     trace,
-    value_of,
 )
-from uncork.pipeline.ir.builders import derived, variables_of
+from uncork.pipeline.ir.builders import derive_map_function, variables_of
 from uncork.pipeline.ir.node import Node
-from uncork.pipeline.ir.python_functions import generator_of, python_functions
-from uncork.pipeline.ir.tree import Pipeline, read, remade
-from uncork.pycode.purity.random_draws import Draws
-from uncork.pycode.purity.reachability import reached_by
+from uncork.pipeline.ir.python_functions import python_functions, user_generator_of
+from uncork.pipeline.ir.tree import Pipeline, read_pipeline, rebuild_tree
+from uncork.pycode.purity.random_draws import RandomStates
+from uncork.pycode.purity.reachability import find_reachable_from_function
 
 # Made anew even where nothing changes: a shuffle counts its epochs, a cache fills.
-_KEEP_STATE: Final = COUNTING_SOURCES | {"shuffle", "cache"}
+_KEEP_STATE: Final = PASS_COUNTING_SOURCES | {"shuffle", "cache"}
 
 
-def seeded(pipeline: Pipeline, seed: int) -> Pipeline:
+def create_seeded_copy(pipeline: Pipeline, seed: int) -> Pipeline:
     """The same pipeline with every unseeded shuffle and random op seeded; its digest is the same.
 
     Ops that have seeds keep them. Maps that draw in parallel are run one call at a time, because
@@ -55,7 +55,9 @@ def seeded(pipeline: Pipeline, seed: int) -> Pipeline:
         seed: Another one gives other draws.
     """
     seeds = _Seeds(seed)
-    return read(remade(pipeline.root, lambda node, inputs: _twin(node, inputs, seeds)))
+    return read_pipeline(
+        rebuild_tree(pipeline.root, lambda node, inputs: _twin(node, inputs, seeds))
+    )
 
 
 class _Seeds:
@@ -70,12 +72,14 @@ class _Seeds:
 
 
 def _twin(node: Node, inputs: Sequence[Dataset], seeds: _Seeds) -> Dataset:
-    if kind_of(node.dataset).op is None or not (inputs or node.kind in COUNTING_SOURCES):
+    if kind_of(node.dataset).create_variant is None or not (
+        inputs or node.kind in PASS_COUNTING_SOURCES
+    ):
         return node.dataset
     fields = _seeded_fields(node, seeds)
     if not fields and node.kind not in _KEEP_STATE:
         return rebuild(node.dataset, inputs)
-    return make(node.dataset, inputs, kind_of(node.dataset), **fields)
+    return copy_with_fields(node.dataset, inputs, kind_of(node.dataset), **fields)
 
 
 def _seeded_fields(node: Node, seeds: _Seeds) -> dict[str, Any]:
@@ -86,10 +90,10 @@ def _seeded_fields(node: Node, seeds: _Seeds) -> dict[str, Any]:
         first, second = seeds.pair()
         return {"_seed": tf.constant(first, tf.int64), "_seed2": tf.constant(second, tf.int64)}
     fields: dict[str, Any] = {}
-    for name in kind_of(dataset).functions:
+    for name in kind_of(dataset).function_fields:
         wrapper = getattr(dataset, name)
         if _unseeded(graph_of(wrapper.function)):
-            fields[name] = derived(wrapper, _reseed(wrapper.function, seeds))
+            fields[name] = derive_map_function(wrapper, _reseed(wrapper.function, seeds))
         if node.kind == "map" and node.parallelism != 1 and not is_order_free(wrapper.function):
             fields["_num_parallel_calls"] = tf.constant(1, tf.int64)
     return fields
@@ -114,9 +118,9 @@ def _unseeded(graph: Graph) -> bool:
 
 def _zeros(node: NodeDef, scope: Iterable[NodeDef]) -> list[NodeDef]:
     """The constants that a dataset in a function takes for seeds; none where it has seeds."""
-    names = [op_of(node.input[i]) for i in SEEDS_BY_INPUT.get(node.op, ())]
+    names = [op_name_of(node.input[i]) for i in SEEDS_BY_INPUT.get(node.op, ())]
     found = [n for name in names for n in scope if n.name == name and n.op == "Const"]
-    return found if len(found) == len(names) and not any(map(value_of, found)) else []
+    return found if len(found) == len(names) and not any(map(constant_value, found)) else []
 
 
 def _reseed(function: ConcreteFunction, seeds: _Seeds) -> ConcreteFunction:
@@ -125,7 +129,7 @@ def _reseed(function: ConcreteFunction, seeds: _Seeds) -> ConcreteFunction:
 
     def twin(*tensors: Any) -> list[Any]:
         feeds = dict(zip((f"{a}:0" for a in graph.arguments), tensors, strict=True))
-        names = altered.needed([*graph.outputs, *(f"^{e}" for e in graph.effects)])
+        names = altered.required_ops([*graph.outputs, *(f"^{e}" for e in graph.effects)])
         return replay(altered, names, feeds, graph.outputs, library)
 
     return trace("uncork_seeded", argument_specs(graph), twin)
@@ -179,12 +183,12 @@ def _rename_calls(node: NodeDef, graph: Graph, suffix: str) -> None:
                 function.name += suffix
 
 
-def variables(pipeline: Pipeline) -> list[Any]:
+def pipeline_variables(pipeline: Pipeline) -> list[Any]:
     """Variables that the pipeline's functions may read or change, such as random generators'."""
     found: dict[int, Any] = {}
 
     def visit(node: Node) -> None:
-        for name in kind_of(node.dataset).functions:
+        for name in kind_of(node.dataset).function_fields:
             found.update({id(v): v for v in variables_of(getattr(node.dataset, name))})
         for below in node.inputs:
             visit(below)
@@ -194,12 +198,12 @@ def variables(pipeline: Pipeline) -> list[Any]:
 
 
 @contextmanager
-def state_kept(pipeline: Pipeline) -> Iterator[None]:
+def preserve_state(pipeline: Pipeline) -> Iterator[None]:
     """Put what the pipeline's functions change back as it was, whatever happens inside.
 
     Variables; and of functions that run Python, the random states that they can get at.
     """
-    before = [(v, v.read_value()) for v in variables(pipeline)]
+    before = [(v, v.read_value()) for v in pipeline_variables(pipeline)]
     draws = _python_draws(pipeline)
     try:
         yield
@@ -207,24 +211,29 @@ def state_kept(pipeline: Pipeline) -> Iterator[None]:
         for variable, value in before:
             variable.assign(value)
         if draws is not None:
-            draws.give_back()
+            draws.restore()
 
 
-def python_state(pipeline: Pipeline) -> str:
+def python_state_digest(pipeline: Pipeline) -> str:
     """Digest of all that the Python code of a pipeline can get at; ``""`` where nobody can tell."""
-    found = [reached_by(python).digest for python in _python_code(pipeline)]
+    found = [find_reachable_from_function(python).digest for python in _python_code(pipeline)]
     return digest(*found) if found and all(found) else ""
 
 
-def _python_draws(pipeline: Pipeline) -> Draws | None:
+def _python_draws(pipeline: Pipeline) -> RandomStates | None:
     called = _python_code(pipeline)
-    generators = {id(g): g for python in called for g in reached_by(python).generators}
-    return Draws(list(generators.values())) if called else None
+    generators = {
+        id(g): g for python in called for g in find_reachable_from_function(python).generators
+    }
+    return RandomStates(list(generators.values())) if called else None
 
 
 def _python_code(pipeline: Pipeline) -> list[Any]:
-    functions = [f for place in pipeline.places for f in place.node.functions]
-    if not any(map(runs_python, functions)):
+    functions = [f for place in pipeline.stage_locations for f in place.node.functions]
+    if not any(map(has_python_calls, functions)):
         return []
     called = [python for f in functions for python in python_functions(f).values()]
-    return [*called, *filter(None, (generator_of(place.node) for place in pipeline.places))]
+    return [
+        *called,
+        *filter(None, (user_generator_of(place.node) for place in pipeline.stage_locations)),
+    ]

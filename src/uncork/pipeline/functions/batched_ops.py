@@ -7,8 +7,8 @@ How ops that TensorFlow's vectoriser does not know work on stacked elements.
 
 ``tf.vectorized_map`` goes by a table of ops that knows numbers well and strings hardly. What is
 added here parses text and records: names looked up in tables, numbers read from strings, fields
-split at commas. The additions hold inside :func:`known` only; the user's own use of
-``tf.vectorized_map`` finds the table as TensorFlow made it.
+split at commas. The additions hold inside :func:`extend_pfor_converters` only; the user's own use
+of ``tf.vectorized_map`` finds the table as TensorFlow made it.
 """
 
 from __future__ import annotations
@@ -21,25 +21,30 @@ from typing import Any, Final
 import tensorflow as tf
 from tensorflow.python.ops.parallel_for import pfor
 
-from uncork.pipeline.functions.effects import READS
+from uncork.pipeline.functions.effects import READ_OPS
 from uncork.pipeline.functions.function_graph import (
     ConcreteFunction,
     Graph,
     NodeDef,
-    called,
-    full_name,
+    called_functions,
     graph_of,
+    indexed_name,
     is_control,
-    op_of,
+    op_name_of,
     spec_of,
 )
-from uncork.pipeline.functions.splitting import NO_WORK, Split, crossing, varying
+from uncork.pipeline.functions.splitting import (
+    NO_WORK_OPS,
+    MapSplit,
+    crossing_tensors,
+    element_dependent_ops,
+)
 
-Given = Any  # pfor's view of one op: its inputs, stacked or equal for all elements
-Converted = Any
+PforInput = Any  # pfor's view of one op: its inputs, stacked or equal for all elements
+PforOutputs = Any
 
 # One string in, one value out, whatever lies beside it; other inputs are equal for all elements.
-ONE_BY_ONE: Final = frozenset({
+ELEMENTWISE_STRING_OPS: Final = frozenset({
     "AsString", "StringToNumber", "StringToHashBucket", "StringToHashBucketFast",
     "StringToHashBucketStrong", "StringLower", "StringUpper", "StringStrip", "StringLength",
     "StaticRegexReplace", "StaticRegexFullMatch", "RegexReplace", "RegexFullMatch", "Substr",
@@ -59,11 +64,11 @@ _OTHERWISE: Final = frozenset({
 
 
 @contextmanager
-def known() -> Iterator[None]:
+def extend_pfor_converters() -> Iterator[None]:
     """Let the vectoriser know the ops of this file for a while, and forget what it does otherwise.
 
     Example:
-        >>> with known():
+        >>> with extend_pfor_converters():
         ...     both = tf.function(lambda s: tf.vectorized_map(tf.strings.length, s))
         ...     both(tf.constant(["a", "bcd"])).numpy().tolist()
         [1, 3]
@@ -80,7 +85,7 @@ def known() -> Iterator[None]:
         table.update(forgotten)
 
 
-def _same_op(given: Given, varying: int = 0) -> Converted:
+def _same_op(given: PforInput, varying: int = 0) -> PforOutputs:
     """The very op, on all elements at once; only one of its inputs may differ between them."""
     inputs = [
         given.stacked_input(i) if i == varying else given.unstacked_input(i)
@@ -89,12 +94,12 @@ def _same_op(given: Given, varying: int = 0) -> Converted:
     return [pfor.wrap(output, True) for output in _outputs(given, inputs)]
 
 
-def _outputs(given: Given, inputs: list[Any]) -> list[Any]:
+def _outputs(given: PforInput, inputs: list[Any]) -> list[Any]:
     types = [output.dtype for output in given.outputs]
     return list(pfor._create_op(given.op_type, inputs, types, given.op.node_def.attr).outputs)
 
 
-def _join(given: Given) -> Converted:
+def _join(given: PforInput) -> PforOutputs:
     """Strings joined place by place; a single one goes with every place of the others."""
     ranks = [tensor.shape.rank for tensor in given.op.inputs]
     if None in ranks:
@@ -115,7 +120,7 @@ def _spread(single: Any, like: Any, places: int) -> Any:
     return tf.broadcast_to(tf.reshape(single, [-1, *[1] * places]), tf.shape(like))
 
 
-def _split(given: Given) -> Converted:
+def _split(given: PforInput) -> PforOutputs:
     """One string for each element, all of as many fields: as a table of them, or an error."""
     if given.op.inputs[0].shape.as_list() != [1]:
         raise pfor.ConversionNotImplementedError("several strings of an element are split at once")
@@ -137,7 +142,7 @@ def _split(given: Given) -> Converted:
     ]
 
 
-def _squeeze(given: Given) -> Converted:
+def _squeeze(given: PforInput) -> PforOutputs:
     """The dimensions by number: without any, those of one element, whose shape must be known."""
     shape = given.op.inputs[0].shape
     named = given.get_attr("squeeze_dims")
@@ -149,20 +154,20 @@ def _squeeze(given: Given) -> Converted:
     return [pfor.wrap(tf.squeeze(stacked, axis=axes) if axes else tf.identity(stacked), True)]
 
 
-def unevenly_parsed(graph: Graph, used: Iterable[str]) -> set[str]:
+def find_ragged_parsers(graph: Graph, used_tensors: Iterable[str]) -> set[str]:
     """Parsers of records whose tensors differ in length from record to record.
 
     For a batch they would all be padded to the longest record's, in silence.
 
     Args:
         graph: Of a function of one element.
-        used: Tensors of it that somebody takes.
+        used_tensors: Tensors of it that somebody takes.
     """
-    return {op_of(reference) for reference in used if _is_uneven(graph, reference)}
+    return {op_name_of(reference) for reference in used_tensors if _is_uneven(graph, reference)}
 
 
 def _is_uneven(graph: Graph, reference: str) -> bool:
-    node = graph.nodes[op_of(reference)]
+    node = graph.nodes[op_name_of(reference)]
     if node.op not in _PARSERS:
         return False
     # Three tensors for each sparse feature come first; the shape is one of them.
@@ -170,8 +175,8 @@ def _is_uneven(graph: Graph, reference: str) -> bool:
     return sparse or not spec_of(graph, reference).shape.is_fully_defined()
 
 
-_CONVERTERS: Final[dict[str, Callable[[Given], Converted]]] = {
-    **dict.fromkeys(ONE_BY_ONE, _same_op),
+_CONVERTERS: Final[dict[str, Callable[[PforInput], PforOutputs]]] = {
+    **dict.fromkeys(ELEMENTWISE_STRING_OPS, _same_op),
     "DecodeCSV": _same_op,
     "Squeeze": _squeeze,
     "LookupTableFindV2": functools.partial(_same_op, varying=1),
@@ -183,7 +188,7 @@ _CONVERTERS: Final[dict[str, Callable[[Given], Converted]]] = {
 _GIVEN: Final = frozenset({"Const", "Placeholder", "NoOp"})
 
 
-def tail(function: ConcreteFunction) -> Split | None:
+def split_batchable_tail(function: ConcreteFunction) -> MapSplit | None:
     """Cut a function behind all ops that TensorFlow cannot do to a stack of elements.
 
     Returns:
@@ -195,41 +200,41 @@ def tail(function: ConcreteFunction) -> Split | None:
         ... def load(name):
         ...     sound, _ = tf.audio.decode_wav(tf.io.read_file(name), 1, 16000)
         ...     return tf.signal.rfft(sound[:, 0])
-        >>> cut = tail(load.get_concrete_function(tf.TensorSpec([], tf.string)))
+        >>> cut = split_batchable_tail(load.get_concrete_function(tf.TensorSpec([], tf.string)))
         >>> cut.specs
         (TensorSpec(shape=(16000, 1), dtype=tf.float32, name=None),)
     """
     graph = graph_of(function)
-    each = varying(graph)
-    with known():
+    each = element_dependent_ops(graph)
+    with extend_pfor_converters():
         alone = [name for name in graph.nodes if name in each and not _stacks(graph, name)]
-    used = {*graph.outputs, *graph.taken(graph.nodes)}
-    alone += sorted(each & unevenly_parsed(graph, used) - set(alone))
-    effects = [name for name in graph.effects if graph.nodes[name].op not in READS]
+    used = {*graph.outputs, *graph.consumed_tensors(graph.nodes)}
+    alone += sorted(each & find_ragged_parsers(graph, used) - set(alone))
+    effects = [name for name in graph.effects if graph.nodes[name].op not in READ_OPS]
     if not alone and not effects:
         return None
-    inside = {*graph.arguments, *graph.needed([*(f"{n}:0" for n in alone), *effects])}
+    inside = {*graph.arguments, *graph.required_ops([*(f"{n}:0" for n in alone), *effects])}
     while True:
-        cut = crossing(graph, inside)
+        cut = crossing_tensors(graph, inside)
         uneven = {reference for reference in cut if not _is_even(graph, reference)}
         if not uneven:
             break
         users = set(_users(graph, uneven)) - inside
         if not users:
             return None  # an output
-        inside |= graph.needed(f"{name}:0" for name in users)
-    work = [n for n in each - inside if graph.nodes[n].op not in NO_WORK]
-    before = [n for n in inside & each if graph.nodes[n].op not in NO_WORK]
+        inside |= graph.required_ops(f"{name}:0" for name in users)
+    work = [n for n in each - inside if graph.nodes[n].op not in NO_WORK_OPS]
+    before = [n for n in inside & each if graph.nodes[n].op not in NO_WORK_OPS]
     if not cut or not work:
         return None
     specs = tuple(spec_of(graph, reference) for reference in cut)
-    return Split(function, cut, specs, len(before), frozenset(inside))
+    return MapSplit(function, cut, specs, len(before), frozenset(inside))
 
 
-def behind(cut: Split) -> tuple[str, ...]:
+def unbatched_ops(cut: MapSplit) -> tuple[str, ...]:
     """Kinds of the ops that a function is cut behind."""
     graph = graph_of(cut.source)
-    last = (op_of(r) for r in cut.frontier if op_of(r) not in graph.arguments)
+    last = (op_name_of(r) for r in cut.frontier if op_name_of(r) not in graph.arguments)
     return tuple(dict.fromkeys(graph.nodes[name].op for name in last))
 
 
@@ -239,7 +244,9 @@ def _stacks(graph: Graph, name: str) -> bool:
 
 def _converts(node: NodeDef) -> bool:
     """Whether the vectoriser knows an op; it knows no branches and loops of a replayed function."""
-    return node.op in _GIVEN or (node.op in pfor._pfor_converter_registry and not any(called(node)))
+    return node.op in _GIVEN or (
+        node.op in pfor._pfor_converter_registry and not any(called_functions(node))
+    )
 
 
 def _is_even(graph: Graph, reference: str) -> bool:
@@ -251,6 +258,6 @@ def _is_even(graph: Graph, reference: str) -> bool:
 def _users(graph: Graph, references: Iterable[str]) -> Iterator[str]:
     wanted = set(references)
     for name, node in graph.nodes.items():
-        taken = {full_name(r) for r in node.input if not is_control(r)}
+        taken = {indexed_name(r) for r in node.input if not is_control(r)}
         if taken & wanted:
-            yield op_of(name)
+            yield op_name_of(name)

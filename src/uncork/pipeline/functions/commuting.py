@@ -11,7 +11,13 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final
 
-from uncork.pipeline.functions.function_graph import Graph, full_name, is_control, op_of, spec_of
+from uncork.pipeline.functions.function_graph import (
+    Graph,
+    indexed_name,
+    is_control,
+    op_name_of,
+    spec_of,
+)
 
 # Rounded alike wherever a value stands: no functions that are approximated, many values at a time.
 _SCALING: Final = frozenset({"Mul", "RealDiv", "Sub", "Add", "AddV2", "Maximum", "Minimum"})
@@ -25,66 +31,66 @@ class Scaling:
     """Ops at the end of a function that scale each value of a tensor by itself.
 
     Attributes:
-        output: Index of the function's output that they give.
-        moved: The tensor that they take.
-        still: The tensor that its values come from, before they are moved about.
-        ops: Their names.
-        numbers: What they scale by.
-        scaled: The tensor that they give.
+        output_index: Index of the function's output that they give.
+        moved_input: The tensor that they take.
+        unmoved_input: The tensor that its values come from, before they are moved about.
+        op_names: Their names.
+        scale_tensors: What they scale by.
+        scaled_output: The tensor that they give.
     """
 
-    output: int
-    moved: str
-    still: str
-    ops: frozenset[str]
-    numbers: tuple[str, ...]
-    scaled: str
+    output_index: int
+    moved_input: str
+    unmoved_input: str
+    op_names: frozenset[str]
+    scale_tensors: tuple[str, ...]
+    scaled_output: str
 
 
-def scalings(
-    graph: Graph, frontier: Collection[str], inside: Collection[str], rest: Collection[str]
+def find_scalings(
+    graph: Graph, frontier: Collection[str], prefix_ops: Collection[str], rest_ops: Collection[str]
 ) -> list[Scaling]:
     """What can be done to tensors at a cut instead of to outputs behind it.
 
     Args:
         graph: Of a function.
         frontier: Tensors at the cut.
-        inside: Ops that could stand before it.
-        rest: Ops that stand behind it.
+        prefix_ops: Ops that could stand before it.
+        rest_ops: Ops that stand behind it.
     """
     found: list[Scaling] = []
     for output, reference in enumerate(graph.outputs):
-        moved, ops = _behind(graph, reference, inside)
+        moved, ops = _behind(graph, reference, prefix_ops)
         tree: set[str] = set()
         still = _origin(graph, moved, frontier, tree)
         if not ops or still not in frontier or still == moved:
             continue
         between = tree | ops
-        users = (_data(graph, name) for name in set(rest) - between)
+        users = (_data(graph, name) for name in set(rest_ops) - between)
         taken = [*graph.outputs[:output], *graph.outputs[output + 1 :], *chain.from_iterable(users)]
-        if not any(each == still or op_of(each) in between for each in taken):
+        if not any(each == still or op_name_of(each) in between for each in taken):
             found.append(Scaling(output, moved, still, ops, _numbers(graph, ops, moved), reference))
     return found
 
 
 def _data(graph: Graph, name: str) -> list[str]:
     """The tensors that an op takes."""
-    return [full_name(r) for r in graph.nodes[name].input if not is_control(r)]
+    return [indexed_name(r) for r in graph.nodes[name].input if not is_control(r)]
 
 
 def _numbers(graph: Graph, ops: Collection[str], moved: str) -> tuple[str, ...]:
     taken = {r for name in ops for r in _data(graph, name)} - {moved}
-    return tuple(sorted(r for r in taken if op_of(r) not in ops))
+    return tuple(sorted(r for r in taken if op_name_of(r) not in ops))
 
 
 def _behind(graph: Graph, reference: str, inside: Collection[str]) -> tuple[str, frozenset[str]]:
     """Where the scaling of an output begins, and its ops; none where nothing is scaled."""
     ops: list[str] = []
-    while op_of(reference) not in inside:
-        data = _scaled(graph, op_of(reference), inside)
+    while op_name_of(reference) not in inside:
+        data = _scaled(graph, op_name_of(reference), inside)
         if data is None:
             break
-        ops.append(op_of(reference))
+        ops.append(op_name_of(reference))
         reference = data
     scales = any(graph.nodes[name].op in _SCALING for name in ops)
     return reference, frozenset(ops if scales else ())
@@ -97,7 +103,7 @@ def _scaled(graph: Graph, name: str, inside: Collection[str]) -> str | None:
         return data[0]
     if node.op not in _SCALING:
         return None
-    numbers = [r for r in data if op_of(r) in inside and spec_of(graph, r).shape.rank == 0]
+    numbers = [r for r in data if op_name_of(r) in inside and spec_of(graph, r).shape.rank == 0]
     others = [r for r in data if r not in numbers]
     return others[0] if len(others) == 1 else None
 
@@ -111,7 +117,7 @@ def _origin(graph: Graph, reference: str, frontier: Collection[str], tree: set[s
         frontier: Where to stop.
         tree: Takes up the ops that lead from the one to the other.
     """
-    node = graph.nodes[op_of(reference)]
+    node = graph.nodes[op_name_of(reference)]
     if reference in frontier:
         return reference
     sources = {_origin(graph, each, frontier, tree) for each in _moved(graph, node, reference)}
@@ -155,7 +161,7 @@ def _argument(body: Any, number: int) -> int | None:
     return arguments.index(reference) if reference in arguments else None
 
 
-def fewest(
+def minimize_frontier(
     graph: Graph, frontier: Sequence[str], bytes_of: Callable[[str], float]
 ) -> tuple[str, ...]:
     """A cut where tensors that hold the same values, moved about, are replaced by one of them.
@@ -178,6 +184,6 @@ def fewest(
 def _chain(graph: Graph, reference: str) -> Iterator[str]:
     """A tensor, and those before it that hold the same values."""
     yield reference
-    node = graph.nodes[op_of(reference)]
+    node = graph.nodes[op_name_of(reference)]
     if node.op in _MOVING:
         yield from _chain(graph, _data(graph, node.name)[0])

@@ -11,19 +11,19 @@ import tensorflow as tf
 from uncork.pipeline.functions.function_graph import (
     Graph,
     NodeDef,
-    full_name,
+    constant_value,
+    indexed_name,
     is_control,
-    op_of,
+    op_name_of,
     spec_of,
-    value_of,
 )
 from uncork.pipeline.functions.splitting import with_dependents
 
 # Each value by itself, whatever stands beside it.
 _ALONE: Final = frozenset({"Identity", "Cast"})
 _WITH_A_NUMBER: Final = frozenset({"Mul", "RealDiv", "Sub", "Add", "AddV2"})
-DECODES: Final = frozenset({"DecodeJpeg", "DecodeImage"})
-CUTS: Final = frozenset({"Slice", "StridedSlice"})
+DECODE_OPS: Final = frozenset({"DecodeJpeg", "DecodeImage"})
+CROP_OPS: Final = frozenset({"Slice", "StridedSlice"})
 # Of the masks of a slice, the bit of its third index.
 _COLOURS: Final = 4
 
@@ -36,40 +36,40 @@ class Crop:
     """One image that is decoded and cropped.
 
     Attributes:
-        decode: The op that decodes.
-        between: Ops from there to the crop that take each value by itself.
-        cut: The op that crops.
-        before: How many dimensions it sees before the rows.
-        shapes: Ops that ask for the shape of the whole image, and how many dimensions they see
+        decode_op: The op that decodes.
+        intermediate_ops: Ops from there to the crop that take each value by itself.
+        crop_op: The op that crops.
+        leading_dims: How many dimensions it sees before the rows.
+        shape_ops: Ops that ask for the shape of the whole image, and how many dimensions they see
             before its rows.
-        after: All ops that depend on pixels.
+        pixel_dependent_ops: All ops that depend on pixels.
     """
 
-    decode: NodeDef
-    between: tuple[str, ...]
-    cut: NodeDef
-    before: int
-    shapes: Mapping[str, int]
-    after: frozenset[str]
+    decode_op: NodeDef
+    intermediate_ops: tuple[str, ...]
+    crop_op: NodeDef
+    leading_dims: int
+    shape_ops: Mapping[str, int]
+    pixel_dependent_ops: frozenset[str]
 
     @property
     def contents(self) -> str:
         """The tensor that holds the file."""
-        return full_name(self.decode.input[0])
+        return indexed_name(self.decode_op.input[0])
 
     @property
     def image(self) -> str:
         """The tensor that is cropped."""
-        return full_name(self.cut.input[0])
+        return indexed_name(self.crop_op.input[0])
 
 
-def first_crop(graph: Graph) -> Crop | None:
+def find_first_crop(graph: Graph) -> Crop | None:
     """The first image of which a function looks at one rectangle only, wherever that lies.
 
     None where there is none, or where the rectangle depends on the pixels.
     """
     # What nobody takes is not run: what a function leaves lying about looks at nothing.
-    live = graph.needed([*graph.outputs, *(f"^{effect}" for effect in graph.effects)])
+    live = graph.required_ops([*graph.outputs, *(f"^{effect}" for effect in graph.effects)])
     takers = _takers(graph, live)
     decodes = (node for name, node in graph.nodes.items() if name in live)
     return next(filter(None, (_crop(graph, node, takers) for node in decodes)), None)
@@ -79,7 +79,7 @@ def _crop(graph: Graph, decode: NodeDef, takers: _Takers) -> Crop | None:
     """What is cropped from an image, where nothing else looks at it."""
     if not _may_be_cropped(decode):
         return None
-    before = {full_name(decode.name): 0}  # of each tensor that holds the whole image
+    before = {indexed_name(decode.name): 0}  # of each tensor that holds the whole image
     between, shapes, cuts, left = list[str](), dict[str, int](), list[NodeDef](), list(before)
     while left:
         image = left.pop()
@@ -91,25 +91,25 @@ def _crop(graph: Graph, decode: NodeDef, takers: _Takers) -> Crop | None:
                 cuts.append(node)
             elif _takes_each(graph, node, place):
                 between.append(name)
-                left.append(full_name(name))
+                left.append(indexed_name(name))
                 before[left[-1]] = before[image] + (node.op == "ExpandDims")
             else:
                 return None
     if len(cuts) != 1 or set(before) & set(graph.outputs):
         return None
-    asking = (full_name(name) for name in (*shapes, cuts[0].name))
+    asking = (indexed_name(name) for name in (*shapes, cuts[0].name))
     if any(place < 0 for tensor in asking for _, place in takers.get(tensor, ())):
         return None  # what waits for it is to wait on
-    after = frozenset(with_dependents(graph, {decode.name}, but=shapes))
+    after = frozenset(with_dependents(graph, {decode.name}, excluded_ops=shapes))
     found = Crop(
-        decode, tuple(between), cuts[0], before[full_name(cuts[0].input[0])], shapes, after
+        decode, tuple(between), cuts[0], before[indexed_name(cuts[0].input[0])], shapes, after
     )
     return None if _by_pixels(graph, found) else found
 
 
 def _may_be_cropped(decode: NodeDef) -> bool:
     attr = decode.attr
-    if decode.op not in DECODES or attr["channels"].i not in (0, 1, 3):
+    if decode.op not in DECODE_OPS or attr["channels"].i not in (0, 1, 3):
         return False
     if decode.op == "DecodeImage":  # an animation has one dimension more
         return not attr["expand_animations"].b and attr["dtype"].type == tf.uint8.as_datatype_enum
@@ -122,16 +122,16 @@ def _takers(graph: Graph, live: Collection[str]) -> _Takers:
     for name in (name for name in graph.nodes if name in live):  # in their order, always the same
         for place, reference in enumerate(graph.nodes[name].input):
             waits = is_control(reference)
-            taken = f"{op_of(reference)}:0" if waits else full_name(reference)
+            taken = f"{op_name_of(reference)}:0" if waits else indexed_name(reference)
             found.setdefault(taken, []).append((name, -1 if waits else place))
     return found
 
 
 def _cuts(graph: Graph, node: NodeDef, before: int) -> bool:
     """A slice of rows and columns, whatever it does to the colours."""
-    if node.op not in CUTS:
+    if node.op not in CROP_OPS:
         return False
-    indices = indices_of(graph, node)
+    indices = sliced_dim_count(graph, node)
     if node.op == "Slice":
         return indices == before + 3
     attr = node.attr
@@ -143,16 +143,16 @@ def _cuts(graph: Graph, node: NodeDef, before: int) -> bool:
 
 def _numbers(graph: Graph, reference: str) -> list[int | None]:
     """Those of a tensor whose value never changes, which may be put together from several."""
-    node = graph.nodes[op_of(reference)]
+    node = graph.nodes[op_name_of(reference)]
     if node.op == "Pack":
         parts = (r for r in node.input if not is_control(r))
         return [number for part in parts for number in _numbers(graph, part)]
-    return [int(n) for n in value_of(node).flat] if node.op == "Const" else [None]
+    return [int(n) for n in constant_value(node).flat] if node.op == "Const" else [None]
 
 
-def indices_of(graph: Graph, node: NodeDef) -> int | None:
+def sliced_dim_count(graph: Graph, node: NodeDef) -> int | None:
     """For how many dimensions a slice says something; an ellipsis at the end says nothing."""
-    shape = spec_of(graph, full_name(node.input[1])).shape
+    shape = spec_of(graph, indexed_name(node.input[1])).shape
     told = shape[0] if shape.rank == 1 else None
     if told is None or node.op == "Slice" or not node.attr["ellipsis_mask"].i:
         return told
@@ -165,7 +165,7 @@ def _takes_each(graph: Graph, node: NodeDef, place: int) -> bool:
         return place == 0
     others = [r for i, r in enumerate(node.input) if i != place and not is_control(r)]
     if node.op in _WITH_A_NUMBER:
-        return place >= 0 and all(spec_of(graph, full_name(r)).shape.rank == 0 for r in others)
+        return place >= 0 and all(spec_of(graph, indexed_name(r)).shape.rank == 0 for r in others)
     if node.op != "ExpandDims" or place != 0:
         return False
     return _numbers(graph, others[0]) == [0]
@@ -173,9 +173,9 @@ def _takes_each(graph: Graph, node: NodeDef, place: int) -> bool:
 
 def _by_pixels(graph: Graph, crop: Crop) -> bool:
     """What is cropped, or done before it is, depends on the image itself."""
-    own = {crop.decode.name, *crop.between}
+    own = {crop.decode_op.name, *crop.intermediate_ops}
     return any(
-        op_of(reference) in crop.after and op_of(reference) not in own
-        for name in (*crop.between, crop.cut.name)
+        op_name_of(reference) in crop.pixel_dependent_ops and op_name_of(reference) not in own
+        for name in (*crop.intermediate_ops, crop.crop_op.name)
         for reference in graph.nodes[name].input
     )

@@ -12,14 +12,14 @@ from uncork.pipeline.functions.function_graph import (
     Graph,
     Tensor,
     argument_specs,
+    constant_value,
     graph_of,
     replay,
     trace,
-    value_of,
 )
 
 
-class OnDevice:
+class DeviceFunction:
     """The same function, its ops and numbers on a device; to be called while a step is traced.
 
     TensorFlow and XLA turn a division by a constant into a multiplication, which rounds otherwise,
@@ -31,16 +31,16 @@ class OnDevice:
     Args:
         function: Of a map.
         device: In TensorFlow's words; ``""`` for where TensorFlow would run it.
-        gathers: What it holds are rows.
+        is_row_gather: What it holds are rows.
 
     Attributes:
         function: As given.
     """
 
-    def __init__(self, function: ConcreteFunction, device: str, *, gathers: bool) -> None:
+    def __init__(self, function: ConcreteFunction, device: str, *, is_row_gather: bool) -> None:
         self.function, self._device = function, device
         graph = graph_of(function)
-        self._arrays = dict(graph.captures) if gathers else {}
+        self._arrays = dict(graph.captures) if is_row_gather else {}
         self._filled = True
         with tf.init_scope(), tf.device(device or None):
             self._rows = {name: _variable(array) for name, array in self._arrays.items()}
@@ -51,13 +51,13 @@ class OnDevice:
         made: list[Tensor] = self._made(*flat)
         return made
 
-    def fill(self) -> None:
-        """Put the rows there again after :meth:`let_go`."""
+    def load_rows(self) -> None:
+        """Put the rows there again after :meth:`release_rows`."""
         if not self._filled:
             self._filled = True  # in part, where there is no room: let_go gives that back
             self._assign(self._arrays)
 
-    def let_go(self) -> None:
+    def release_rows(self) -> None:
         """Give the memory of the rows back."""
         if self._filled and self._rows:
             self._assign({name: array[:0] for name, array in self._arrays.items()})
@@ -81,9 +81,9 @@ def _traced(graph: Graph, device: str, rows: dict[str, tf.Variable]) -> Concrete
     # What the function is traced from lives as long as it does: no array may be part of that.
     placed, arguments = replace(graph.with_proto(proto), captures={}), graph.arguments
     numbers = {name: outer for name, outer in graph.captures.items() if name not in rows}
-    numbers |= {name: value_of(graph.nodes[name]) for name in _constants(graph)}
+    numbers |= {name: constant_value(graph.nodes[name]) for name in _constants(graph)}
     held = {f"{name}:0": tf.identity(number) for name, number in numbers.items()}
-    names, outputs = graph.needed(graph.outputs) - {*numbers, *rows}, graph.outputs
+    names, outputs = graph.required_ops(graph.outputs) - {*numbers, *rows}, graph.outputs
 
     def body(*flat: Tensor) -> list[Tensor]:
         current = tf.compat.v1.get_default_graph()

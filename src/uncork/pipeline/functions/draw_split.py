@@ -14,9 +14,9 @@ from functools import cached_property
 import tensorflow as tf
 
 from uncork.pipeline.functions.effects import (
+    can_overlap,
+    has_variable_reads,
     is_order_free,
-    may_overlap,
-    reads_variables,
     stateful_ops,
 )
 from uncork.pipeline.functions.function_graph import (
@@ -24,36 +24,36 @@ from uncork.pipeline.functions.function_graph import (
     Graph,
     Tensor,
     argument_specs,
-    full_name,
     graph_of,
+    indexed_name,
     is_control,
-    op_of,
+    op_name_of,
     replay,
     spec_of,
     trace,
 )
-from uncork.pipeline.functions.splitting import NO_WORK, with_dependents
+from uncork.pipeline.functions.splitting import NO_WORK_OPS, with_dependents
 
 
 @dataclass(frozen=True, eq=False)
-class Drawn:
+class RandomSplit:
     """Where a map function is cut.
 
     Attributes:
         source: The whole function.
-        carried: Tensors that the first part gives to the second: what was drawn, and of the element
-            what the work needs.
+        carried_tensors: Tensors that the first part gives to the second: what was drawn, and of the
+            element what the work needs.
         specs: Their shapes and dtypes.
-        ops: How many ops of the second part do work.
+        deterministic_op_count: How many ops of the second part do work.
     """
 
     source: ConcreteFunction
-    carried: tuple[str, ...]
+    carried_tensors: tuple[str, ...]
     specs: tuple[tf.TensorSpec, ...]
-    ops: int
+    deterministic_op_count: int
 
     @cached_property
-    def draw(self) -> ConcreteFunction:
+    def draw_function(self) -> ConcreteFunction:
         """Flat element to what is carried."""
         graph = graph_of(self.source)
         inside = _drawing(graph)
@@ -61,27 +61,29 @@ class Drawn:
 
         def draw(*tensors: Tensor) -> list[Tensor]:
             feeds = dict(zip((f"{a}:0" for a in graph.arguments), tensors, strict=True))
-            names = graph.needed([*self.carried, *effects])
-            return replay(graph, names, feeds, self.carried)
+            names = graph.required_ops([*self.carried_tensors, *effects])
+            return replay(graph, names, feeds, self.carried_tensors)
 
         return trace("uncork_draw", argument_specs(graph), draw)
 
     @cached_property
-    def work(self) -> ConcreteFunction:
+    def work_function(self) -> ConcreteFunction:
         """What is carried to the flat output."""
         graph = graph_of(self.source)
         inside = _drawing(graph)
         effects = [f"^{effect}" for effect in graph.effects if effect not in inside]
 
         def work(*tensors: Tensor) -> list[Tensor]:
-            feeds = dict(zip(self.carried, tensors, strict=True))
-            names = graph.needed([*graph.outputs, *effects], stop=_settled(self.carried, inside))
+            feeds = dict(zip(self.carried_tensors, tensors, strict=True))
+            names = graph.required_ops(
+                [*graph.outputs, *effects], stop=_settled(self.carried_tensors, inside)
+            )
             return replay(graph, names, feeds, graph.outputs)
 
         return trace("uncork_work", self.specs, work)
 
 
-def drawn_first(function: ConcreteFunction) -> Drawn | None:
+def split_off_draws(function: ConcreteFunction) -> RandomSplit | None:
     """Cut a random function behind its draws.
 
     Returns:
@@ -89,23 +91,23 @@ def drawn_first(function: ConcreteFunction) -> Drawn | None:
         which a callback may set between two batches; where all of its work is needed to draw; or
         where what would be carried cannot be an element of a dataset.
     """
-    if is_order_free(function) or not may_overlap(function) or reads_variables(function):
+    if is_order_free(function) or not can_overlap(function) or has_variable_reads(function):
         return None
     graph = graph_of(function)
     inside = _drawing(graph)
     carried = _carried(graph, inside)
-    work = graph.needed(graph.outputs, stop=_settled(carried, inside))
-    ops = [name for name in work if graph.nodes[name].op not in NO_WORK]
+    work = graph.required_ops(graph.outputs, stop=_settled(carried, inside))
+    ops = [name for name in work if graph.nodes[name].op not in NO_WORK_OPS]
     specs = tuple(spec_of(graph, reference) for reference in carried)
     again = work & stateful_ops(graph)
     if not ops or again or any(spec.dtype in (tf.variant, tf.resource) for spec in specs):
         return None
-    return Drawn(function, carried, specs, len(ops))
+    return RandomSplit(function, carried, specs, len(ops))
 
 
 def _drawing(graph: Graph) -> set[str]:
     """The ops that draw, all that they need to, and the element itself."""
-    return graph.needed(f"{name}:0" for name in (*stateful_ops(graph), *graph.arguments))
+    return graph.required_ops(f"{name}:0" for name in (*stateful_ops(graph), *graph.arguments))
 
 
 def _settled(carried: Collection[str], inside: Collection[str]) -> list[str]:
@@ -117,11 +119,13 @@ def _carried(graph: Graph, inside: Collection[str]) -> tuple[str, ...]:
     """Tensors made inside and used outside, but for constants, which are cheap to have twice."""
     changing = with_dependents(graph, {*graph.arguments, *stateful_ops(graph)})
     used = [
-        full_name(reference)
+        indexed_name(reference)
         for name, node in graph.nodes.items()
         if name not in inside
         for reference in node.input
         if not is_control(reference)
     ]
-    crossing = (r for r in (*used, *graph.outputs) if op_of(r) in inside and op_of(r) in changing)
+    crossing = (
+        r for r in (*used, *graph.outputs) if op_name_of(r) in inside and op_name_of(r) in changing
+    )
     return tuple(dict.fromkeys(crossing))

@@ -13,21 +13,21 @@ from uncork.pipeline.functions.function_graph import (
     ConcreteFunction,
     Graph,
     NodeDef,
-    called,
+    cache_per_function,
+    called_functions,
     graph_of,
     is_control,
-    once_for_each,
     op_def,
-    op_of,
+    op_name_of,
     output_types,
 )
-from uncork.pycode.frames.stack import users_place
+from uncork.pycode.frames.stack import user_location
 
 PYTHON_OPS: Final = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
 
 # Registered as stateful, for reasons other than keeping state: checks so that they are not pruned,
 # sources so that they are not folded into a constant.
-REPEATABLE_STATEFUL: Final = frozenset({
+REPEATABLE_STATEFUL_OPS: Final = frozenset({
     "Assert", "CheckNumerics", "CheckNumericsV2", "CSVDataset", "CSVDatasetV2",
     "TensorSliceDataset", "TensorDataset", "RangeDataset", "TextLineDataset",
     "TFRecordDataset", "TFRecordDatasetV2", "FixedLengthRecordDataset",
@@ -35,7 +35,7 @@ REPEATABLE_STATEFUL: Final = frozenset({
 })  # fmt: skip
 
 # Datasets made inside interleave and flat_map functions that give the same elements every time.
-REPEATABLE_DATASETS: Final = REPEATABLE_STATEFUL | {
+REPEATABLE_DATASET_OPS: Final = REPEATABLE_STATEFUL_OPS | {
     "MapDataset", "ParallelMapDataset", "ParallelMapDatasetV2", "BatchDataset", "BatchDatasetV2",
     "ParallelBatchDataset", "PaddedBatchDataset", "PaddedBatchDatasetV2", "TakeDataset",
     "SkipDataset", "ShardDataset", "FilterDataset", "FlatMapDataset", "InterleaveDataset",
@@ -46,13 +46,13 @@ REPEATABLE_DATASETS: Final = REPEATABLE_STATEFUL | {
 }  # fmt: skip
 
 # Judged by the functions they call: the stateful form is used as soon as one branch *may* be.
-CALLS: Final = frozenset({
+CALL_OPS: Final = frozenset({
     "PartitionedCall", "StatefulPartitionedCall", "If", "StatelessIf", "While", "StatelessWhile",
     "Case", "StatelessCase",
 })  # fmt: skip
 
 # Their generators live in the kernel and are safe to share between threads.
-DRAWS: Final = frozenset({
+RANDOM_OPS: Final = frozenset({
     "RandomUniform", "RandomUniformInt", "RandomStandardNormal", "TruncatedNormal",
     "ParameterizedTruncatedNormal", "RandomGamma", "RandomPoisson", "RandomPoissonV2",
     "RandomShuffle", "Multinomial", "SampleDistortedBoundingBox", "SampleDistortedBoundingBoxV2",
@@ -60,52 +60,54 @@ DRAWS: Final = frozenset({
 
 # Every op that takes a resource is registered as stateful; these only look.
 _LOOKUPS: Final = frozenset({"LookupTableFindV2", "LookupTableSizeV2"})
-READS: Final = _LOOKUPS | {"ReadVariableOp"}
+READ_OPS: Final = _LOOKUPS | {"ReadVariableOp"}
 # What TensorFlow lowers to switches, and its executor on one thread does not take.
 _BRANCHES: Final = frozenset({
     "If", "StatelessIf", "While", "StatelessWhile", "Case", "StatelessCase", "Switch", "RefSwitch",
 })  # fmt: skip
-WRITES: Final = frozenset({"WriteFile", "Save", "SaveV2", "ShardedFilename"})
+WRITE_OPS: Final = frozenset({"WriteFile", "Save", "SaveV2", "ShardedFilename"})
 
 
-@once_for_each
+@cache_per_function
 def is_stateless(function: ConcreteFunction) -> bool:
     """No random draw, no state, no Python, no table: what TensorFlow runs in parallel unasked."""
-    return Judge(graph_of(function)).all_repeatable()
+    return RepeatabilityChecker(graph_of(function)).is_graph_repeatable()
 
 
-@once_for_each
+@cache_per_function
 def is_deterministic(function: ConcreteFunction) -> bool:
     """Same input, same output, always.
 
     A lookup table counts as state if it may be filled anew between two epochs; a static one cannot.
     """
-    return Judge(graph_of(function), tables=True).all_repeatable()
+    return RepeatabilityChecker(graph_of(function), allow_static_tables=True).is_graph_repeatable()
 
 
-@once_for_each
+@cache_per_function
 def is_order_free(function: ConcreteFunction) -> bool:
     """Calls may overlap without changing any result: tables and variables may be read, not more."""
-    return Judge(graph_of(function), resources=True).all_repeatable()
+    return RepeatabilityChecker(graph_of(function), allow_resource_reads=True).is_graph_repeatable()
 
 
-@once_for_each
-def may_overlap(function: ConcreteFunction) -> bool:
+@cache_per_function
+def can_overlap(function: ConcreteFunction) -> bool:
     """Calls may overlap and stay right in distribution: they draw, but keep no other state.
 
     Which call gets which draw is then left to chance.
     """
-    return Judge(graph_of(function), resources=True, draws=True).all_repeatable()
+    return RepeatabilityChecker(
+        graph_of(function), allow_resource_reads=True, allow_random_ops=True
+    ).is_graph_repeatable()
 
 
 def stateful_ops(graph: Graph) -> set[str]:
     """Ops that draw or keep state, here or in a function that they call."""
-    judge = Judge(graph, resources=True)
-    return {name for name, node in graph.nodes.items() if not judge.repeatable(node)}
+    judge = RepeatabilityChecker(graph, allow_resource_reads=True)
+    return {name for name, node in graph.nodes.items() if not judge.is_repeatable(node)}
 
 
-@once_for_each
-def reads_variables(function: ConcreteFunction) -> bool:
+@cache_per_function
+def has_variable_reads(function: ConcreteFunction) -> bool:
     """Some op reads a variable: run further ahead, it may see a value set earlier or later.
 
     Or a table that may be filled meanwhile.
@@ -115,36 +117,36 @@ def reads_variables(function: ConcreteFunction) -> bool:
         return True
     variables = {id(variable.handle) for variable in function.graph.variables}
     held = {n for n, t in graph.captures.items() if t.dtype == tf.resource}
-    changing = (n for n in held - graph.unchanging if id(graph.captures[n]) not in variables)
+    changing = (n for n in held - graph.static_tables if id(graph.captures[n]) not in variables)
     return bool(ops & _LOOKUPS) and any(changing)
 
 
-def devices(function: ConcreteFunction) -> frozenset[str]:
+def requested_devices(function: ConcreteFunction) -> frozenset[str]:
     """Devices that ops ask for by name, here or in a function called from here."""
     graph = graph_of(function)
     inner = (node for f in graph.library.values() for node in f.node_def)
     return frozenset(node.device for node in (*graph.nodes.values(), *inner) if node.device)
 
 
-def branches(function: ConcreteFunction) -> bool:
+def has_branches(function: ConcreteFunction) -> bool:
     """Some op, here or in a function called from here, chooses what to run next."""
     return bool(op_types(function) & _BRANCHES)
 
 
-def runs_python(function: ConcreteFunction) -> bool:
+def has_python_calls(function: ConcreteFunction) -> bool:
     """Some op, here or in a function called from here, calls into Python."""
     return bool(op_types(function) & PYTHON_OPS)
 
 
-def python_at(function: ConcreteFunction) -> str | None:
+def python_code_at(function: ConcreteFunction) -> str | None:
     """``file.py:line`` of the user's call that made the first op into Python; None if not known."""
     for op in function.graph.get_operations():
         if op.type in PYTHON_OPS:
-            return users_place(op.traceback or ())
+            return user_location(op.traceback or ())
     return None
 
 
-@once_for_each
+@cache_per_function
 def op_types(function: ConcreteFunction) -> frozenset[str]:
     """Types of all ops in a function and in those it calls."""
     graph = graph_of(function)
@@ -152,33 +154,38 @@ def op_types(function: ConcreteFunction) -> frozenset[str]:
     return frozenset(n.op for n in (*graph.nodes.values(), *inner))
 
 
-class Judge:
+class RepeatabilityChecker:
     """Decides op by op whether a graph repeats itself, and looks into called functions.
 
     Args:
         graph: Of a function.
-        tables: Lookups in tables that never change repeat themselves.
-        resources: Any table and any variable may be read.
-        draws: Random numbers may be drawn.
+        allow_static_tables: Lookups in tables that never change repeat themselves.
+        allow_resource_reads: Any table and any variable may be read.
+        allow_random_ops: Random numbers may be drawn.
     """
 
     def __init__(
-        self, graph: Graph, *, tables: bool = False, resources: bool = False, draws: bool = False
+        self,
+        graph: Graph,
+        *,
+        allow_static_tables: bool = False,
+        allow_resource_reads: bool = False,
+        allow_random_ops: bool = False,
     ) -> None:
         self._graph = graph
-        self._resources = resources
-        self._tables = graph.unchanging if tables else frozenset()
-        self._harmless = REPEATABLE_STATEFUL | CALLS
+        self._resources = allow_resource_reads
+        self._tables = graph.static_tables if allow_static_tables else frozenset()
+        self._harmless = REPEATABLE_STATEFUL_OPS | CALL_OPS
         self._datasets = {n for n, outer in graph.captures.items() if outer.dtype == tf.variant}
-        if draws:
-            self._harmless |= DRAWS
+        if allow_random_ops:
+            self._harmless |= RANDOM_OPS
         self._bodies: dict[tuple[str, bool], bool] = {}
 
-    def all_repeatable(self) -> bool:
+    def is_graph_repeatable(self) -> bool:
         """Every op gives the same again."""
-        return all(self.repeatable(node) for node in self._graph.nodes.values())
+        return all(self.is_repeatable(node) for node in self._graph.nodes.values())
 
-    def repeatable(self, node: NodeDef) -> bool:
+    def is_repeatable(self, node: NodeDef) -> bool:
         """An op gives the same again from the same inputs, and leaves nothing behind.
 
         What a dataset made outside does, of which a function has but the handle, nobody can see.
@@ -191,13 +198,13 @@ class Judge:
         definition = op_def(node)
         if definition is None:
             return node.op in self._graph.library and self._body(node.op, resources)
-        if node.op in PYTHON_OPS | WRITES or (not resources and _holds_resource(node)):
+        if node.op in PYTHON_OPS | WRITE_OPS or (not resources and _holds_resource(node)):
             return False
         if "Dataset" in node.op and not _repeatable_dataset(node):
             return False
-        harmless = node.op in self._harmless or (resources and node.op in READS)
+        harmless = node.op in self._harmless or (resources and node.op in READ_OPS)
         stateful = definition.is_stateful and not harmless
-        return not stateful and all(self._body(name, resources) for name in called(node))
+        return not stateful and all(self._body(name, resources) for name in called_functions(node))
 
     def _body(self, name: str, resources: bool) -> bool:
         key = (name, resources)
@@ -213,7 +220,7 @@ class Judge:
         """Every resource that the op, or a function that it calls, takes never changes."""
         if not self._tables:
             return False
-        given = [op_of(r) for r in node.input if not is_control(r)] or [node.name]
+        given = [op_name_of(r) for r in node.input if not is_control(r)] or [node.name]
         handles = {name for name in given if _gives_handle(self._graph.nodes[name])}
         return bool(handles) and handles <= self._tables
 
@@ -223,7 +230,7 @@ def _gives_handle(node: NodeDef) -> bool:
 
 
 def _repeatable_dataset(node: NodeDef) -> bool:
-    if node.op not in REPEATABLE_DATASETS:
+    if node.op not in REPEATABLE_DATASET_OPS:
         return False
     return node.attr["deterministic"].s != b"false" if "deterministic" in node.attr else True
 

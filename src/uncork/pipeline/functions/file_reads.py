@@ -19,7 +19,7 @@ from uncork.pipeline.functions.function_graph import (
 _MANY: Final = 4
 
 
-def files_read(function: ConcreteFunction) -> int:
+def count_file_reads(function: ConcreteFunction) -> int:
     """Files that one call opens, as far as its ops say so; those of a loop count once.
 
     Example:
@@ -27,23 +27,23 @@ def files_read(function: ConcreteFunction) -> int:
         ... def load(x_name, y_name):
         ...     return tf.io.read_file(x_name), tf.io.read_file(y_name)
         >>> name = tf.TensorSpec([], tf.string)
-        >>> files_read(load.get_concrete_function(name, name))
+        >>> count_file_reads(load.get_concrete_function(name, name))
         2
     """
     return sum(node.op == "ReadFile" for node in graph_of(function).nodes.values())
 
 
-def only_reading(function: ConcreteFunction) -> ConcreteFunction | None:
+def extract_file_reads(function: ConcreteFunction) -> ConcreteFunction | None:
     """The same function up to where its files are read; gives how many bytes they have.
 
     Returns:
         None where it reads few files, or not by itself alone.
     """
     graph = graph_of(function)
-    if files_read(function) < _MANY or not is_order_free(function):
+    if count_file_reads(function) < _MANY or not is_order_free(function):
         return None
     contents = [f"{name}:0" for name, node in graph.nodes.items() if node.op == "ReadFile"]
-    names = graph.needed(contents)
+    names = graph.required_ops(contents)
 
     def lengths(*tensors: Any) -> list[Any]:
         feeds = dict(zip((f"{a}:0" for a in graph.arguments), tensors, strict=True))

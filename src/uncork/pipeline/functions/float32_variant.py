@@ -27,7 +27,7 @@ _NARROWER: Final = {
 _NO_WORK: Final = frozenset({"Cast", "Const", "Identity", "IdentityN", "Placeholder", "NoOp"})
 
 
-def narrowed(function: ConcreteFunction) -> ConcreteFunction | None:
+def convert_to_float32(function: ConcreteFunction) -> ConcreteFunction | None:
     """The same function with its float64 ops in float32; takes and gives what the original does.
 
     It is there to be timed, not to be trained on: its results are rounded otherwise.
@@ -39,7 +39,9 @@ def narrowed(function: ConcreteFunction) -> ConcreteFunction | None:
 
     Example:
         >>> double = tf.function(lambda x: x * 0.5 + 1.0)
-        >>> single = narrowed(double.get_concrete_function(tf.TensorSpec([2], tf.float64)))
+        >>> single = convert_to_float32(
+        ...     double.get_concrete_function(tf.TensorSpec([2], tf.float64))
+        ... )
         >>> single(tf.constant([1.0, 2.0], tf.float64))[0].numpy()
         array([1.5, 2. ])
     """
@@ -50,7 +52,7 @@ def narrowed(function: ConcreteFunction) -> ConcreteFunction | None:
     if not is_order_free(function):
         return None
     altered = _narrower(graph)
-    names = altered.needed(graph.outputs) - set(graph.captures)
+    names = altered.required_ops(graph.outputs) - set(graph.captures)
 
     def single(*tensors: Any) -> list[Any]:
         current = tf.compat.v1.get_default_graph()

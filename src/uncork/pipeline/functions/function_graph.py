@@ -18,11 +18,11 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 from tensorflow.python.framework import op_def_registry
 
-from uncork.pipeline.functions.inlining import inlined
-from uncork.pycode.purity.referrers import owners_of
+from uncork.pipeline.functions.inlining import inline_calls
+from uncork.pycode.purity.referrers import find_owners
 
 
-def never_changes(handle: Any) -> bool:
+def is_static_table(handle: Any) -> bool:
     """A table behind this handle is filled when it is made, and cannot be filled again.
 
     The handle does not tell: static and mutable tables share one interface. The object that holds
@@ -36,13 +36,13 @@ def never_changes(handle: Any) -> bool:
         >>> words = tf.lookup.KeyValueTensorInitializer(["cat", "dog"], [1, 2])
         >>> static = tf.lookup.StaticHashTable(words, default_value=0)
         >>> mutable = tf.lookup.experimental.MutableHashTable(tf.string, tf.int32, 0)
-        >>> never_changes(static.resource_handle), never_changes(mutable.resource_handle)
+        >>> is_static_table(static.resource_handle), is_static_table(mutable.resource_handle)
         (True, False)
     """
     if handle.dtype != tf.resource:
         return False
     tables: list[Any] = [
-        each for each in owners_of(handle) if issubclass(type(each), tf.lookup.StaticHashTable)
+        each for each in find_owners(handle) if issubclass(type(each), tf.lookup.StaticHashTable)
     ]
     return any(each._resource_handle is handle for each in tables)
 
@@ -51,7 +51,7 @@ ConcreteFunction = Any
 GraphDef = Any
 NodeDef = Any
 Tensor = Any
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
 
 # Of a dataset that a function makes, where its op takes its two seeds.
@@ -61,11 +61,11 @@ SEEDS_BY_INPUT: Final = {
 }  # fmt: skip
 
 
-def op_of(reference: str) -> str:
+def op_name_of(reference: str) -> str:
     """Name of the op that a node's input refers to.
 
     Example:
-        >>> op_of("^assert"), op_of("cast:1"), op_of("mul")
+        >>> op_name_of("^assert"), op_name_of("cast:1"), op_name_of("mul")
         ('assert', 'cast', 'mul')
     """
     return reference.removeprefix("^").partition(":")[0]
@@ -99,9 +99,9 @@ class Graph:
     proto: GraphDef
 
     @cached_property
-    def unchanging(self) -> frozenset[str]:
+    def static_tables(self) -> frozenset[str]:
         """Those of the captures that stand for a lookup table that never changes."""
-        return frozenset(name for name, outer in self.captures.items() if never_changes(outer))
+        return frozenset(name for name, outer in self.captures.items() if is_static_table(outer))
 
     @cached_property
     def shapes(self) -> Mapping[str, tuple[tf.TensorShape, ...]]:
@@ -115,72 +115,78 @@ class Graph:
         """The same with other attributes on its ops, whose names and wiring stay."""
         return replace(self, nodes={node.name: node for node in proto.node}, proto=proto)
 
-    def needed(
-        self, references: Iterable[str], stop: Iterable[str] = (), *, ordered: bool = True
+    def required_ops(
+        self,
+        references: Iterable[str],
+        stop: Iterable[str] = (),
+        *,
+        with_control_inputs: bool = True,
     ) -> set[str]:
         """Ops that the given tensors depend on.
 
         Args:
             references: The tensors.
             stop: Tensors behind which it is not looked.
-            ordered: Ops that only have to run before others count, too.
+            with_control_inputs: Ops that only have to run before others count, too.
         """
         cut = frozenset(stop)
         found: set[str] = set()
         left = [r for r in references if r not in cut]
         while left:
-            name = op_of(left.pop())
+            name = op_name_of(left.pop())
             if name not in found:
                 found.add(name)
-                taken = (r for r in self.nodes[name].input if ordered or not is_control(r))
-                left.extend(r for r in map(full_name, taken) if r not in cut)
+                taken = (
+                    r for r in self.nodes[name].input if with_control_inputs or not is_control(r)
+                )
+                left.extend(r for r in map(indexed_name, taken) if r not in cut)
         return found
 
-    def taken(self, names: Iterable[str]) -> set[str]:
+    def consumed_tensors(self, names: Iterable[str]) -> set[str]:
         """The tensors that ops take."""
         inputs = (r for name in names for r in self.nodes[name].input if not is_control(r))
-        return set(map(full_name, inputs))
+        return set(map(indexed_name, inputs))
 
 
-def full_name(reference: str) -> str:
+def indexed_name(reference: str) -> str:
     """A node's input with its index written out, as outputs are.
 
     Example:
-        >>> full_name("mul"), full_name("^assert")
+        >>> indexed_name("mul"), indexed_name("^assert")
         ('mul:0', '^assert')
     """
     return reference if is_control(reference) or ":" in reference else f"{reference}:0"
 
 
-def once_for_each(
-    ask: Callable[[ConcreteFunction], Answer],
-) -> Callable[[ConcreteFunction], Answer]:
+def cache_per_function(
+    analyze: Callable[[ConcreteFunction], Result],
+) -> Callable[[ConcreteFunction], Result]:
     """A question that is answered once for each traced function, none of which ever changes."""
-    known: weakref.WeakKeyDictionary[ConcreteFunction, Answer] = weakref.WeakKeyDictionary()
+    known: weakref.WeakKeyDictionary[ConcreteFunction, Result] = weakref.WeakKeyDictionary()
 
-    @wraps(ask)
-    def answer(function: ConcreteFunction) -> Answer:
+    @wraps(analyze)
+    def answer(function: ConcreteFunction) -> Result:
         if function not in known:
-            known[function] = ask(function)
+            known[function] = analyze(function)
         return known[function]
 
     return answer
 
 
-@once_for_each
+@cache_per_function
 def graph_of(function: ConcreteFunction) -> Graph:
     """The function as data."""
     graph = function.graph
     proto = graph.as_graph_def(add_shapes=True)
     captured = {t.op.name for t in graph.internal_captures}
     library = {f.signature.name: f for f in proto.library.function}
-    flat = inlined({node.name: node for node in proto.node}, library)
-    if flat.tensors:
+    flat = inline_calls({node.name: node for node in proto.node}, library)
+    if flat.replaced_tensors:
         proto = type(proto)(
             node=flat.nodes.values(), library=proto.library, versions=proto.versions
         )
     nodes = {node.name: node for node in proto.node}
-    effects = (name for op in graph.control_outputs for name in flat.order(op.name))
+    effects = (name for op in graph.control_outputs for name in flat.resolve_control(op.name))
     return Graph(
         nodes=nodes,
         library=library,
@@ -189,7 +195,7 @@ def graph_of(function: ConcreteFunction) -> Graph:
             inner.op.name: outer
             for inner, outer in zip(graph.internal_captures, function.captured_inputs, strict=True)
         },
-        outputs=tuple(flat.tensor(t.name) for t in graph.outputs),
+        outputs=tuple(flat.resolve_tensor(t.name) for t in graph.outputs),
         effects=tuple(name for name in effects if _has_effect(nodes[name])),
         proto=proto,
     )
@@ -201,7 +207,7 @@ def _has_effect(node: NodeDef) -> bool:
     return definition is None or (definition.is_stateful and "seed" not in node.attr)
 
 
-def called(node: NodeDef) -> Iterator[str]:
+def called_functions(node: NodeDef) -> Iterator[str]:
     """Names of the functions that an op was given (branches, bodies, map functions)."""
     for value in node.attr.values():
         if value.HasField("func"):
@@ -227,7 +233,7 @@ def spec_of(graph: Graph, reference: str) -> tf.TensorSpec:
     return tf.TensorSpec(graph.shapes[name][int(index)], output_types(node)[int(index)])
 
 
-def value_of(constant: NodeDef) -> Any:
+def constant_value(constant: NodeDef) -> Any:
     """The array that a ``Const`` holds."""
     return tf.make_ndarray(constant.attr["value"].tensor)
 
@@ -289,7 +295,7 @@ def replay(
             part.node.append(_without_outside_controls(node, names, graph))
     part.library.function.extend(graph.proto.library.function if library is None else library)
     _register(part.library.function)
-    used = {full_name(reference) for node in part.node for reference in node.input}
+    used = {indexed_name(reference) for node in part.node for reference in node.input}
     wanted = [name for name in fetches if name not in known]
     made = tf.graph_util.import_graph_def(
         part,
@@ -319,6 +325,6 @@ def _without_outside_controls(node: NodeDef, names: set[str], graph: Graph) -> N
     copy.input.extend(
         r
         for r in node.input
-        if not is_control(r) or (op_of(r) in names and op_of(r) not in graph.captures)
+        if not is_control(r) or (op_name_of(r) in names and op_name_of(r) not in graph.captures)
     )
     return copy

@@ -13,37 +13,41 @@ from typing import Any, Final
 from tensorflow.python.framework import function_def_to_graph
 
 NodeDef = Any
-CALLS: Final = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
+INLINABLE_CALL_OPS: Final = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 
 
 @dataclass
-class Inlined:
+class InlinedGraph:
     """Ops without calls, and what references to the calls have become.
 
     Attributes:
         nodes: By name, bodies where the calls were.
-        tensors: ``call:0`` to the tensor in its body that it returned.
-        orders: Name of a call to the ops that must have run once it would have.
+        replaced_tensors: ``call:0`` to the tensor in its body that it returned.
+        replaced_controls: Name of a call to the ops that must have run once it would have.
     """
 
     nodes: dict[str, NodeDef] = field(default_factory=dict)
-    tensors: dict[str, str] = field(default_factory=dict)
-    orders: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    replaced_tensors: dict[str, str] = field(default_factory=dict)
+    replaced_controls: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
-    def tensor(self, reference: str) -> str:
+    def resolve_tensor(self, reference: str) -> str:
         """The tensor that ``op:index`` stands for now."""
-        while reference in self.tensors:
-            reference = self.tensors[reference]
+        while reference in self.replaced_tensors:
+            reference = self.replaced_tensors[reference]
         return reference
 
-    def order(self, name: str) -> tuple[str, ...]:
+    def resolve_control(self, name: str) -> tuple[str, ...]:
         """The ops that stand for one op in an order of execution."""
-        if name not in self.orders:
+        if name not in self.replaced_controls:
             return (name,)
-        return tuple(dict.fromkeys(n for part in self.orders[name] for n in self.order(part)))
+        return tuple(
+            dict.fromkeys(
+                n for part in self.replaced_controls[name] for n in self.resolve_control(part)
+            )
+        )
 
 
-def inlined(nodes: Mapping[str, NodeDef], library: Mapping[str, Any]) -> Inlined:
+def inline_calls(nodes: Mapping[str, NodeDef], library: Mapping[str, Any]) -> InlinedGraph:
     """Replace calls, and the calls in their bodies, until none is left.
 
     Calls that must be compiled by XLA stay: the body alone would not be.
@@ -52,7 +56,7 @@ def inlined(nodes: Mapping[str, NodeDef], library: Mapping[str, Any]) -> Inlined
         nodes: Ops of a graph, by name.
         library: Function definitions, by name.
     """
-    result = Inlined()
+    result = InlinedGraph()
     left = list(nodes.values())[::-1]
     while left:
         node = left.pop()
@@ -66,13 +70,13 @@ def inlined(nodes: Mapping[str, NodeDef], library: Mapping[str, Any]) -> Inlined
 
 
 def _may_inline(node: NodeDef, library: Mapping[str, Any]) -> bool:
-    if node.op not in CALLS or node.attr["f"].func.name not in library:
+    if node.op not in INLINABLE_CALL_OPS or node.attr["f"].func.name not in library:
         return False
     attributes = (node.attr, library[node.attr["f"].func.name].attr)
     return not any(a["_XlaMustCompile"].b for a in attributes if "_XlaMustCompile" in a)
 
 
-def _body(call: NodeDef, function: Any, result: Inlined) -> Iterator[NodeDef]:
+def _body(call: NodeDef, function: Any, result: InlinedGraph) -> Iterator[NodeDef]:
     """Ops of the called function under names of their own; notes what the call stands for."""
     graph, flat = function_def_to_graph.function_def_to_graph_def(function)
     given = [r for r in call.input if not r.startswith("^")]
@@ -93,9 +97,9 @@ def _body(call: NodeDef, function: Any, result: Inlined) -> Iterator[NodeDef]:
             yield _rewired(node, [outside(r) for r in node.input], waits)
     returned = [outside(flat[function.ret[o.name]]) for o in function.signature.output_arg]
     for index, reference in enumerate(returned):
-        result.tensors[f"{call.name}:{index}"] = _indexed(reference)
+        result.replaced_tensors[f"{call.name}:{index}"] = _indexed(reference)
     effects = (f"{call.name}/{name}" for name in function.control_ret.values())
-    result.orders[call.name] = (*effects, *(r.partition(":")[0] for r in returned))
+    result.replaced_controls[call.name] = (*effects, *(r.partition(":")[0] for r in returned))
 
 
 def _rewired(node: NodeDef, inputs: list[str], waits: list[str]) -> NodeDef:
@@ -110,8 +114,8 @@ def _indexed(reference: str) -> str:
     return reference if ":" in reference else f"{reference}:0"
 
 
-def _redirect(node: NodeDef, result: Inlined) -> None:
-    data = [result.tensor(_indexed(r)) for r in node.input if not r.startswith("^")]
-    orders = [n for r in node.input if r.startswith("^") for n in result.order(r[1:])]
+def _redirect(node: NodeDef, result: InlinedGraph) -> None:
+    data = [result.resolve_tensor(_indexed(r)) for r in node.input if not r.startswith("^")]
+    orders = [n for r in node.input if r.startswith("^") for n in result.resolve_control(r[1:])]
     del node.input[:]
     node.input.extend([*data, *(f"^{name}" for name in dict.fromkeys(orders))])

@@ -14,17 +14,17 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-from uncork.pipeline.functions.crop_detection import Crop, first_crop, indices_of
+from uncork.pipeline.functions.crop_detection import Crop, find_first_crop, sliced_dim_count
 from uncork.pipeline.functions.function_graph import (
     ConcreteFunction,
     Graph,
     Tensor,
     argument_specs,
-    full_name,
+    cache_per_function,
     graph_of,
+    indexed_name,
     is_control,
-    once_for_each,
-    op_of,
+    op_name_of,
     replay,
     spec_of,
     trace,
@@ -37,8 +37,8 @@ _BEGINS: Final = b"\xff\xd8\xff"
 _ENDS: Final = b"\xff\xd9"
 
 
-@once_for_each
-def cropped(function: ConcreteFunction) -> ConcreteFunction | None:
+@cache_per_function
+def decode_crops_only(function: ConcreteFunction) -> ConcreteFunction | None:
     """The function with only those parts of its JPEG images decoded that it crops from them.
 
     Files that are no JPEG, or not a complete one, and crops that do not lie within their image go
@@ -51,42 +51,46 @@ def cropped(function: ConcreteFunction) -> ConcreteFunction | None:
         >>> def middle(file):
         ...     return tf.image.central_crop(tf.io.decode_jpeg(file, channels=3), 0.5)
         >>> traced = tf.function(middle).get_concrete_function(tf.TensorSpec([], tf.string))
-        >>> found = cropped(traced)
+        >>> found = decode_crops_only(traced)
         >>> image = tf.io.encode_jpeg(tf.zeros([64, 64, 3], tf.uint8))
         >>> found(image)[0].shape
         TensorShape([32, 32, 3])
     """
     changed: ConcreteFunction | None = None
-    while (crop := first_crop(graph_of(changed or function))) is not None:
+    while (crop := find_first_crop(graph_of(changed or function))) is not None:
         changed = _with_part_decoded(graph_of(changed or function), crop)
     return changed
 
 
 def _with_part_decoded(graph: Graph, crop: Crop) -> ConcreteFunction:
-    live = graph.needed([*graph.outputs, *(f"^{effect}" for effect in graph.effects)])
-    inside = live - crop.after
-    reading = graph.needed([crop.contents]) & inside
-    last = live & crop.after - {crop.decode.name, crop.cut.name, *crop.between}
+    live = graph.required_ops([*graph.outputs, *(f"^{effect}" for effect in graph.effects)])
+    inside = live - crop.pixel_dependent_ops
+    reading = graph.required_ops([crop.contents]) & inside
+    last = live & crop.pixel_dependent_ops - {
+        crop.decode_op.name,
+        crop.crop_op.name,
+        *crop.intermediate_ops,
+    }
 
     def with_part_decoded(*tensors: Tensor) -> list[Tensor]:
         known = dict(zip((f"{a}:0" for a in graph.arguments), tensors, strict=True))
         known = _further(graph, reading, known)
         # What is imported keeps its names: ours must not be among them.
-        with tf.name_scope(f"uncork/{crop.decode.name}"):
+        with tf.name_scope(f"uncork/{crop.decode_op.name}"):
             image = _Image(crop, known[crop.contents])
-            known |= {f"{n}:0": _as_asked(graph, n, image.shape, crop) for n in crop.shapes}
-        known = _further(graph, inside - reading - set(crop.shapes), known)
+            known |= {f"{n}:0": _as_asked(graph, n, image.shape, crop) for n in crop.shape_ops}
+        known = _further(graph, inside - reading - set(crop.shape_ops), known)
         checked = [_op(effect) for effect in graph.effects if effect in inside]
-        with tf.name_scope(f"uncork/{crop.cut.name}"), tf.control_dependencies(checked):
+        with tf.name_scope(f"uncork/{crop.crop_op.name}"), tf.control_dependencies(checked):
             window = _window(graph, crop, known, image.shape)
             part, origin = image.part(window)
-            part.set_shape(graph.shapes[crop.decode.name][0])
-        known[f"{crop.decode.name}:0"] = part
-        known = _further(graph, set(crop.between), known)
-        with tf.name_scope(f"uncork/{crop.cut.name}/cut"):
+            part.set_shape(graph.shapes[crop.decode_op.name][0])
+        known[f"{crop.decode_op.name}:0"] = part
+        known = _further(graph, set(crop.intermediate_ops), known)
+        with tf.name_scope(f"uncork/{crop.crop_op.name}/cut"):
             cut = tf.slice(known[crop.image], window.begin - origin, window.size)
-            cut.set_shape(graph.shapes[crop.cut.name][0])
-        known[f"{crop.cut.name}:0"] = cut
+            cut.set_shape(graph.shapes[crop.crop_op.name][0])
+        known[f"{crop.crop_op.name}:0"] = cut
         return replay(graph, last, known, graph.outputs)
 
     return trace("uncork_cropped", argument_specs(graph), with_part_decoded)
@@ -95,13 +99,13 @@ def _with_part_decoded(graph: Graph, crop: Crop) -> ConcreteFunction:
 def _further(graph: Graph, names: set[str], known: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """What is known, and what some more ops give to others."""
     used = {
-        full_name(reference): None
+        indexed_name(reference): None
         for name, node in graph.nodes.items()
         if name not in names
         for reference in node.input
         if not is_control(reference)
     }
-    given = [r for r in (*used, *graph.outputs) if op_of(r) in names and r not in known]
+    given = [r for r in (*used, *graph.outputs) if op_name_of(r) in names and r not in known]
     given = list(dict.fromkeys(given))
     return {**known, **dict(zip(given, replay(graph, names, known, given), strict=True))}
 
@@ -152,12 +156,12 @@ class _Image:
     def _told_shape(self) -> Tensor:
         """Of what would be decoded, which has no more than three colours."""
         told = tf.image.extract_jpeg_shape(self._contents)
-        colours = self._crop.decode.attr["channels"].i or tf.minimum(told[2], 3)
+        colours = self._crop.decode_op.attr["channels"].i or tf.minimum(told[2], 3)
         return tf.stack([told[0], told[1], colours])
 
     def _decoded(self) -> Tensor:
-        attr = self._crop.decode.attr
-        if self._crop.decode.op == "DecodeImage":
+        attr = self._crop.decode_op.attr
+        if self._crop.decode_op.op == "DecodeImage":
             return tf.raw_ops.DecodeImage(
                 contents=self._contents, channels=attr["channels"].i, expand_animations=False
             )
@@ -174,10 +178,10 @@ class _Image:
             part = tf.raw_ops.DecodeAndCropJpeg(
                 contents=self._contents,
                 crop_window=tf.cast(tf.stack([top, left, height, width]), tf.int32),
-                **_jpeg_options(self._crop.decode.attr),
+                **_jpeg_options(self._crop.decode_op.attr),
             )
             no = tf.zeros([], tf.int64)
-            return part, tf.stack([*[no] * self._crop.before, top, left, no])
+            return part, tf.stack([*[no] * self._crop.leading_dims, top, left, no])
 
         def whole() -> tuple[Tensor, Tensor]:
             image = tf.cond(self._sound, self._decoded, lambda: self._whole)
@@ -218,7 +222,7 @@ def _around(first: Tensor, count: Tensor, all_of: Tensor) -> tuple[Tensor, Tenso
 
 def _as_asked(graph: Graph, name: str, shape: Tensor, crop: Crop) -> Tensor:
     """The shape of the whole image as an op would tell it."""
-    told = tf.concat([tf.ones([crop.shapes[name]], tf.int32), shape], 0)
+    told = tf.concat([tf.ones([crop.shape_ops[name]], tf.int32), shape], 0)
     spec = spec_of(graph, f"{name}:0")
     told = tf.cast(told, spec.dtype)
     told.set_shape(spec.shape)
@@ -226,18 +230,18 @@ def _as_asked(graph: Graph, name: str, shape: Tensor, crop: Crop) -> Tensor:
 
 
 def _window(graph: Graph, crop: Crop, known: Mapping[str, Tensor], shape: Tensor) -> _Window:
-    given = [known[full_name(reference)] for reference in crop.cut.input[1:3]]
+    given = [known[indexed_name(reference)] for reference in crop.crop_op.input[1:3]]
     first, second = (tf.cast(each, tf.int64) for each in given)
     shape = tf.cast(shape, tf.int64)
-    if crop.cut.op == "Slice":
+    if crop.crop_op.op == "Slice":
         begin, size = first, second
-        left = tf.concat([tf.ones([crop.before], tf.int64), shape[:3]], 0) - begin
+        left = tf.concat([tf.ones([crop.leading_dims], tf.int64), shape[:3]], 0) - begin
         counts = tf.where(size == -1, left, size)
     else:
-        indices = indices_of(graph, crop.cut) or 0
-        begin, size = _of_strided(crop.cut.attr, indices, first, second, shape)
+        indices = sliced_dim_count(graph, crop.crop_op) or 0
+        begin, size = _of_strided(crop.crop_op.attr, indices, first, second, shape)
         counts = size
-    rows, columns = ((begin[i], counts[i]) for i in (crop.before, crop.before + 1))
+    rows, columns = ((begin[i], counts[i]) for i in (crop.leading_dims, crop.leading_dims + 1))
     within = [
         (first >= 0) & (count > 0) & (count <= all_of - first)
         for (first, count), all_of in zip((rows, columns), (shape[0], shape[1]), strict=True)

@@ -16,20 +16,20 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
-from uncork.pipeline.functions.batched_ops import ONE_BY_ONE
+from uncork.pipeline.functions.batched_ops import ELEMENTWISE_STRING_OPS
 from uncork.pipeline.functions.function_graph import (
     Graph,
     Tensor,
-    full_name,
+    indexed_name,
     is_control,
-    op_of,
+    op_name_of,
     replay,
     trace,
 )
 
 # Which input holds the row; all others are the same for every element.
 _PLACE_BY_PLACE: Final = {
-    **dict.fromkeys(ONE_BY_ONE - {"DecodeRaw", "DecodePaddedRaw"}, 0),
+    **dict.fromkeys(ELEMENTWISE_STRING_OPS - {"DecodeRaw", "DecodePaddedRaw"}, 0),
     **dict.fromkeys(("Identity", "Cast", "Abs", "Neg", "Sign", "LogicalNot"), 0),
     "LookupTableFindV2": 1,
 }
@@ -50,92 +50,92 @@ _OFFSETS: Final = frozenset({
 
 
 @dataclass(frozen=True)
-class Cut:
+class RowTruncation:
     """Of every row no more than its first places.
 
     Attributes:
-        taken: The tensor that is cut.
-        given: What is left of it.
-        most: So many places.
+        source: The tensor that is cut.
+        result: What is left of it.
+        max_length: So many places.
     """
 
-    taken: str
-    given: str
-    most: int
+    source: str
+    result: str
+    max_length: int
 
 
 @dataclass(frozen=True)
-class Rows:
+class RaggedRows:
     """How an output is made of the words of one string.
 
     Attributes:
-        split: Name of the op that splits it.
+        split_op: Name of the op that splits it.
         text: The string, as a vector of one.
         words: The tensor of its words.
-        cuts: From the words to the output.
+        truncations: From the words to the output.
         output: The tensor that is given.
     """
 
-    split: str
+    split_op: str
     text: str
     words: str
-    cuts: tuple[Cut, ...]
+    truncations: tuple[RowTruncation, ...]
     output: str
 
 
-def rows_of(graph: Graph, output: str) -> Rows | None:
+def find_ragged_rows(graph: Graph, output: str) -> RaggedRows | None:
     """What makes an output of unequal length; None where that is more than this file knows.
 
     Args:
         graph: Of a map's function, which takes elements of one shape.
         output: One of its outputs, a vector.
     """
-    cuts: list[Cut] = []
+    cuts: list[RowTruncation] = []
     reference = output
     while (split := _split_behind(graph, reference)) is None:
-        node = graph.nodes[op_of(reference)]
+        node = graph.nodes[op_name_of(reference)]
         cut = node.op == "StridedSlice"
-        row = full_name(node.input[0]) if cut else _row_taken(graph, node)
+        row = indexed_name(node.input[0]) if cut else _row_taken(graph, node)
         most = _first_places(graph, node) if cut else _EVERY
         if row is None or most is None:
             return None
         if most < _EVERY:
-            cuts.insert(0, Cut(row, reference, int(most)))
+            cuts.insert(0, RowTruncation(row, reference, int(most)))
         reference = row
-    text = full_name(graph.nodes[split].input[0])
-    return Rows(split, text, reference, tuple(cuts), output)
+    text = indexed_name(graph.nodes[split].input[0])
+    return RaggedRows(split, text, reference, tuple(cuts), output)
 
 
-def splits_again(graph: Graph, rows: Rows, names: Collection[str]) -> bool:
+def has_other_splits(graph: Graph, rows: RaggedRows, op_names: Collection[str]) -> bool:
     """Whether some of a function's ops split the string of some rows, too.
 
     Args:
         graph: Of the function.
         rows: Of one of its outputs.
-        names: Of the ops.
+        op_names: Of the ops.
     """
     text = _handed_on(graph, rows.text)
-    splits = (graph.nodes[name] for name in names if graph.nodes[name].op == "StringSplitV2")
-    return any(_handed_on(graph, full_name(each.input[0])) == text for each in splits)
+    splits = (graph.nodes[name] for name in op_names if graph.nodes[name].op == "StringSplitV2")
+    return any(_handed_on(graph, indexed_name(each.input[0])) == text for each in splits)
 
 
 def _handed_on(graph: Graph, reference: str) -> str:
     """The string that is made a vector of one."""
-    while graph.nodes[op_of(reference)].op in ("Pack", "Reshape", "ExpandDims", "Identity"):
-        reference = full_name(graph.nodes[op_of(reference)].input[0])
+    while graph.nodes[op_name_of(reference)].op in ("Pack", "Reshape", "ExpandDims", "Identity"):
+        reference = indexed_name(graph.nodes[op_name_of(reference)].input[0])
     return reference
 
 
-def filled_up(graph: Graph, rows: Rows, texts: Tensor, filling: Any) -> Tensor:
+def pad_rows(graph: Graph, rows: RaggedRows, texts: Tensor, padding_value: Any) -> Tensor:
     """The rows of a whole batch, each filled up to the longest.
 
     Args:
         graph: Of the map's function.
         rows: How one of its outputs is made.
         texts: The strings of all elements.
-        filling: What the padded batch fills up with.
+        padding_value: What the padded batch fills up with.
     """
-    node = graph.nodes[rows.split]
+    node = graph.nodes[rows.split_op]
     parts = tf.raw_ops.StringSplitV2(
         input=tf.reshape(texts, [-1]),
         sep=_constant(graph, node.input[1]).item(),
@@ -145,15 +145,15 @@ def filled_up(graph: Graph, rows: Rows, texts: Tensor, filling: Any) -> Tensor:
         parts.values, parts.indices[:, 0], parts.shape[0], validate=False
     )
     reached = rows.words
-    for cut in rows.cuts:
-        ragged = _mapped(graph, ragged, reached, cut.taken)
-        ragged, reached = ragged[:, : cut.most], cut.given
-    return _mapped(graph, ragged, reached, rows.output).to_tensor(default_value=filling)
+    for cut in rows.truncations:
+        ragged = _mapped(graph, ragged, reached, cut.source)
+        ragged, reached = ragged[:, : cut.max_length], cut.result
+    return _mapped(graph, ragged, reached, rows.output).to_tensor(default_value=padding_value)
 
 
 def _mapped(graph: Graph, rows: Any, reached: str, wanted: str) -> Any:
     """What the function makes of one tensor of it, made of all rows in one vector."""
-    names = graph.needed([wanted], stop=[reached], ordered=False)
+    names = graph.required_ops([wanted], stop=[reached], with_control_inputs=False)
     (values,) = replay(graph, names, {reached: rows.flat_values}, [wanted])
     return rows.with_flat_values(values)
 
@@ -161,19 +161,19 @@ def _mapped(graph: Graph, rows: Any, reached: str, wanted: str) -> Any:
 def _split_behind(graph: Graph, reference: str) -> str | None:
     """Name of the op whose words a tensor holds, all of one string's; None where it does not."""
     if _is_words(graph, reference):
-        return op_of(reference)
-    node = graph.nodes[op_of(reference)]
-    if node.op != "StridedSlice" or not _is_words(graph, full_name(node.input[0])):
+        return op_name_of(reference)
+    node = graph.nodes[op_name_of(reference)]
+    if node.op != "StridedSlice" or not _is_words(graph, indexed_name(node.input[0])):
         return None
-    split = op_of(node.input[0])
+    split = op_name_of(node.input[0])
     return split if _takes_all(graph, node, split) else None
 
 
 def _is_words(graph: Graph, reference: str) -> bool:
-    node = graph.nodes[op_of(reference)]
+    node = graph.nodes[op_name_of(reference)]
     if node.op != "StringSplitV2" or reference != f"{node.name}:1":
         return False
-    text = full_name(node.input[0])
+    text = indexed_name(node.input[0])
     return _shape(graph, text) == [1] and _constant(graph, node.input[1]) is not None
 
 
@@ -185,9 +185,9 @@ def _takes_all(graph: Graph, node: Any, split: str) -> bool:
     """
     if node.attr["end_mask"].i or node.attr["begin_mask"].i or _reshapes(node):
         return False
-    asked = [full_name(reference) for reference in node.input[1:4]]
+    asked = [indexed_name(reference) for reference in node.input[1:4]]
     ends = {f"{split}:0", f"{split}:2"}
-    names = graph.needed(asked, stop=ends, ordered=False)
+    names = graph.required_ops(asked, stop=ends, with_control_inputs=False)
     if any(not _is_of_offsets(graph, name) for name in names):
         return False
 
@@ -241,7 +241,7 @@ def _reshapes(node: Any) -> bool:
 
 def _row_taken(graph: Graph, node: Any) -> str | None:
     """The row that an op takes, if it works on each place of it by itself."""
-    data = [full_name(reference) for reference in node.input if not is_control(reference)]
+    data = [indexed_name(reference) for reference in node.input if not is_control(reference)]
     row: str | None = None
     if node.op in _PLACE_BY_PLACE:
         row = data[_PLACE_BY_PLACE[node.op]]
@@ -253,7 +253,9 @@ def _row_taken(graph: Graph, node: Any) -> str | None:
 
 
 def _varies(graph: Graph, reference: str) -> bool:
-    return not graph.needed([reference], ordered=False).isdisjoint(graph.arguments)
+    return not graph.required_ops([reference], with_control_inputs=False).isdisjoint(
+        graph.arguments
+    )
 
 
 def _rank(graph: Graph, reference: str) -> int | None:
@@ -262,28 +264,28 @@ def _rank(graph: Graph, reference: str) -> int | None:
 
 
 def _shape(graph: Graph, reference: str) -> tf.TensorShape:
-    return graph.shapes[op_of(reference)][int(reference.rpartition(":")[2])]
+    return graph.shapes[op_name_of(reference)][int(reference.rpartition(":")[2])]
 
 
 def _constant(graph: Graph, reference: str) -> Any:
     """Its value; None where it is none."""
-    node = graph.nodes[op_of(reference)]
+    node = graph.nodes[op_name_of(reference)]
     return tf.make_ndarray(node.attr["value"].tensor) if node.op == "Const" else None
 
 
-def is_of_words(graph: Graph, output: str) -> bool:
+def is_made_of_words(graph: Graph, output: str) -> bool:
     """It is made of the words of some string."""
-    names = graph.needed([output], ordered=False)
+    names = graph.required_ops([output], with_control_inputs=False)
     return any(graph.nodes[name].op == "StringSplitV2" for name in names)
 
 
-def fits(spec: tf.TensorSpec, padded: Sequence[int]) -> bool:
+def has_padded_shape(spec: tf.TensorSpec, padded_shape: Sequence[int]) -> bool:
     """An output that a padded batch need not fill up."""
     return bool(spec.shape.is_fully_defined()) and all(
-        asked in (-1, size) for asked, size in zip(padded, spec.shape, strict=True)
+        asked in (-1, size) for asked, size in zip(padded_shape, spec.shape, strict=True)
     )
 
 
-def is_row(spec: tf.TensorSpec, padded: Sequence[int]) -> bool:
+def is_paddable_vector(spec: tf.TensorSpec, padded_shape: Sequence[int]) -> bool:
     """A vector of any length, which is filled up to the longest of its batch."""
-    return spec.shape.rank == 1 and not spec.shape.is_fully_defined() and list(padded) == [-1]
+    return spec.shape.rank == 1 and not spec.shape.is_fully_defined() and list(padded_shape) == [-1]

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Final
 
 from uncork.core.base.errors import EditRefused
-from uncork.core.evidence.storage import FOLDER_PREFIX, files_bytes, refused_name
+from uncork.core.evidence.storage import CACHE_FOLDER_PREFIX, cache_files_bytes, folder_name_refusal
 
 _MARK: Final = "made-by-uncork"
 _MARKED: Final = b"A folder of one process, made by Uncork. It goes when that process ends.\n"
@@ -46,16 +46,16 @@ class CacheFiles:
         weakref.finalize(self, _cleared, directory, os.getpid())
 
     @property
-    def name(self) -> str:
+    def file_prefix(self) -> str:
         """What TensorFlow's file names begin with."""
         return str(self.directory / _FILE)
 
     @property
-    def complete(self) -> bool:
+    def is_complete(self) -> bool:
         """They are only read from now on: TensorFlow writes the index last."""
         return (self.directory / f"{_FILE}.index").exists()
 
-    def leave_memory(self) -> None:
+    def drop_page_cache(self) -> None:
         """Let the system forget what it holds of them, so that the disk is read next time."""
         for path in self.directory.glob(f"{_FILE}*"):
             with suppress(OSError):
@@ -75,26 +75,26 @@ _OWN: dict[str, _Own] = {}
 _COUNT: Final = iter(range(1 << 62))
 
 
-def new_files(folder: str, size: int) -> CacheFiles:
+def create_cache_files(folder: str, element_bytes: int) -> CacheFiles:
     """A place for the files of a cache that nobody else uses.
 
     Args:
         folder: As the user has named it, absolute.
-        size: Bytes of the elements that it will hold; 0 where that is not known.
+        element_bytes: Bytes of the elements that it will hold; 0 where that is not known.
 
     Raises:
         EditRefused: There is no such folder, or no permission, no lock or no room.
 
     Example:
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     files = new_files(folder, 0)
-        ...     shown = [path.name[:14] for path in Path(folder).iterdir()], files.complete
+        ...     files = create_cache_files(folder, 0)
+        ...     is_shown = [path.name[:14] for path in Path(folder).iterdir()], files.is_complete
         ...     leave(folder)
-        ...     shown, list(Path(folder).iterdir())
+        ...     is_shown, list(Path(folder).iterdir())
         ((['.uncork-cache-'], False), [])
     """
     own = _own(folder)
-    missing = lacking(folder, size)
+    missing = find_lack_of_space(folder, element_bytes)
     if missing:
         raise EditRefused(*missing)
     directory = own.path / str(next(_COUNT))
@@ -105,21 +105,21 @@ def new_files(folder: str, size: int) -> CacheFiles:
     return CacheFiles(directory)
 
 
-def check_folder(folder: str, size: int = 0) -> None:
+def check_cache_folder(folder: str, element_bytes: int = 0) -> None:
     """Refuse a folder that cannot take so many bytes of elements now.
 
     Raises:
-        EditRefused: As of :func:`new_files`.
+        EditRefused: As of :func:`create_cache_files`.
     """
     _own(folder)
-    missing = lacking(folder, size)
+    missing = find_lack_of_space(folder, element_bytes)
     if missing:
         raise EditRefused(*missing)
 
 
-def lacking(folder: str, size: int) -> tuple[str, str, str] | None:
+def find_lack_of_space(folder: str, element_bytes: int) -> tuple[str, str, str] | None:
     """What was found, expected and could be done where there is no room; None where there is."""
-    needed = files_bytes(size)
+    needed = cache_files_bytes(element_bytes)
     free = _free(folder)
     if free < needed:
         # Datasets lie in cycles, and files of a training that is over with them.
@@ -141,7 +141,7 @@ def _free(folder: str) -> int:
         raise _unusable(folder, error) from error
 
 
-def leave(folder: str) -> None:
+def remove_process_folder(folder: str) -> None:
     """Remove what this process has there, as at its end."""
     own = _OWN.pop(folder, None)
     if own is not None and own.pid == os.getpid():
@@ -160,7 +160,7 @@ def _own(folder: str) -> _Own:
             "Linux or macOS",
             "tune without --disk-cache",
         )
-    refused = refused_name(folder)
+    refused = folder_name_refusal(folder)
     if refused:
         raise EditRefused(
             f"no files can be kept in {folder!r}: {refused}",
@@ -193,7 +193,7 @@ def _made(folder: Path) -> _Own:
         OSError: There is no such folder, or no permission, or it knows no locks.
     """
     for _ in range(_TRIES):
-        path = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX, dir=folder))
+        path = Path(tempfile.mkdtemp(prefix=CACHE_FOLDER_PREFIX, dir=folder))
         try:
             mark = os.open(path / _MARK, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         except FileNotFoundError:
@@ -213,7 +213,7 @@ def _made(folder: Path) -> _Own:
             _remove(path)
             raise
         os.close(mark)
-    raise OSError(f"other processes remove what is made there ({FOLDER_PREFIX}...)")
+    raise OSError(f"other processes remove what is made there ({CACHE_FOLDER_PREFIX}...)")
 
 
 def _locked(mark: int) -> bool:
@@ -243,7 +243,7 @@ def _is_at(opened: int, path: Path) -> bool:
 
 def _clear(folder: Path) -> None:
     """Remove what killed processes left."""
-    for path in folder.glob(f"{FOLDER_PREFIX}*"):
+    for path in folder.glob(f"{CACHE_FOLDER_PREFIX}*"):
         if path.is_symlink() or not path.is_dir():
             continue
         with suppress(OSError):
@@ -282,7 +282,7 @@ def _cleared(directory: Path, pid: int) -> None:
 
 def _leave_all() -> None:
     for folder in list(_OWN):
-        leave(folder)
+        remove_process_folder(folder)
 
 
 def _drop(path: Path) -> None:

@@ -18,14 +18,14 @@ from uncork.core.base.record import digest
 from uncork.pipeline.functions.function_graph import (
     SEEDS_BY_INPUT,
     NodeDef,
-    full_name,
+    cache_per_function,
     graph_of,
+    indexed_name,
     is_control,
-    once_for_each,
-    op_of,
+    op_name_of,
 )
 from uncork.pipeline.ir.node import Node
-from uncork.pipeline.ir.python_functions import keeps_python
+from uncork.pipeline.ir.python_functions import has_memoized_python
 
 _IGNORED: Final = frozenset({
     "seed", "seed2", "token", "shared_name", "container", "metadata", "_class", "_output_shapes",
@@ -49,14 +49,14 @@ def _describe(node: Node) -> Iterable[str]:
     yield "parallel" if hasattr(dataset, "_num_parallel_calls") else "serial"
     if getattr(dataset, "_use_inter_op_parallelism", True) is False:
         yield "inline"
-    for name in kind.parameters:
+    for name in kind.parameter_fields:
         yield f"{name}={_text(getattr(dataset, name, None))}"
     if node.kind == "options":
         yield dataset.options()._to_proto().SerializeToString(deterministic=True).hex()
     if node.kind == "cache":
-        yield "memory" if node.in_memory else "file"
+        yield "memory" if node.is_memory_cache else "file"
     yield from node_functions_digest(node)
-    if keeps_python(node):
+    if has_memoized_python(node):
         yield "kept"
     yield repr(dataset.element_spec)
     for child in node.inputs:
@@ -66,7 +66,7 @@ def _describe(node: Node) -> Iterable[str]:
 
 def node_functions_digest(node: Node) -> Iterable[str]:
     """Digests of the functions that a node calls; what gathers rows does so of any number."""
-    if node.gathers:
+    if node.is_row_gather:
         yield "gathers"
         return
     for function in node.functions:
@@ -83,7 +83,7 @@ def _text(value: Any) -> str:
     return repr(value)
 
 
-@once_for_each
+@cache_per_function
 def function_digest(function: Any) -> str:
     """Digest of a traced function: ops, attributes, wiring and constants."""
     graph = graph_of(function)
@@ -92,7 +92,7 @@ def function_digest(function: Any) -> str:
         graph.nodes, {name: f"arg{i}" for i, name in enumerate(graph.arguments)}, bodies
     )
     shapes = [str(s) for name in graph.arguments for s in graph.shapes[name]]
-    outputs = [f"{hashes[op_of(r)]}:{_index(r, graph.nodes)}" for r in graph.outputs]
+    outputs = [f"{hashes[op_name_of(r)]}:{_index(r, graph.nodes)}" for r in graph.outputs]
     return digest(*shapes, *outputs, *sorted(hashes[name] for name in graph.effects))
 
 
@@ -114,7 +114,7 @@ class _Bodies:
         arguments = {a.name: f"arg{i}" for i, a in enumerate(function.signature.input_arg)}
         hashes = _merkle(nodes, arguments, self)
         values = [function.ret[a.name] for a in function.signature.output_arg]
-        outputs = [f"{hashes[op_of(r)]}:{_index(r, nodes)}" for r in values]
+        outputs = [f"{hashes[op_name_of(r)]}:{_index(r, nodes)}" for r in values]
         effects = sorted(hashes[name] for name in function.control_ret.values())
         return digest(*outputs, *effects)
 
@@ -131,7 +131,7 @@ def _merkle(
             if stack[-1] in done or node is None:
                 stack.pop()
                 continue
-            waiting = [op_of(r) for r in node.input if op_of(r) not in done]
+            waiting = [op_name_of(r) for r in node.input if op_name_of(r) not in done]
             if waiting:
                 stack.extend(waiting)
             else:
@@ -141,9 +141,9 @@ def _merkle(
 
 def _index(reference: str, nodes: Mapping[str, NodeDef]) -> str:
     """Which output of the op, looking through identities as their digest does."""
-    while op_of(reference) in nodes and nodes[op_of(reference)].op == "Identity":
-        reference = nodes[op_of(reference)].input[0]
-    return full_name(reference).partition(":")[2]
+    while op_name_of(reference) in nodes and nodes[op_name_of(reference)].op == "Identity":
+        reference = nodes[op_name_of(reference)].input[0]
+    return indexed_name(reference).partition(":")[2]
 
 
 def _node_digest(
@@ -151,13 +151,13 @@ def _node_digest(
 ) -> str:
     if node.op == "Identity":
         # Tracing wraps every output in one, again each time a function is traced from another.
-        return done[op_of(node.input[0])]
+        return done[op_name_of(node.input[0])]
     if node.op == "NoOp":
         return "order"
     seeds = SEEDS_BY_INPUT.get(node.op, ())
     given = [r for i, r in enumerate(node.input) if not is_control(r) and i not in seeds]
-    data = [f"{done[op_of(r)]}:{_index(r, nodes)}" for r in given]
-    controls = sorted({done[op_of(r)] for r in node.input if is_control(r)} - {"order"})
+    data = [f"{done[op_name_of(r)]}:{_index(r, nodes)}" for r in given]
+    controls = sorted({done[op_name_of(r)] for r in node.input if is_control(r)} - {"order"})
     attributes = [
         f"{name}={_attribute(value, bodies)}"
         for name, value in sorted(node.attr.items())

@@ -16,10 +16,10 @@ from uncork.pipeline.ir.cache_files import CacheFiles
 from uncork.pycode.frames.dataset_lines import source_line
 
 # Where a cache of Uncork's own in files remembers them, and the name of one that has none.
-CACHE_FILES: Final = "_uncork_files"
-PLACE_HOLDER: Final = "/dev/null/uncork"
+CACHE_FILES_ATTRIBUTE: Final = "_uncork_files"
+PLACEHOLDER_PATH: Final = "/dev/null/uncork"
 # What a map of Uncork's own has that gathers rows by their numbers.
-GATHERS: Final = "_uncork_gathers"
+ROW_GATHER_ATTRIBUTE: Final = "_uncork_gathers"
 
 # These can run on several elements at once, and run on one at a time unless told.
 _SERIAL_UNLESS_TOLD: Final = frozenset({"map", "batch", "interleave"})
@@ -63,42 +63,44 @@ class Node:
     @property
     def functions(self) -> tuple[ConcreteFunction, ...]:
         """Traced functions that it calls."""
-        return tuple(getattr(self.dataset, f).function for f in kind_of(self.dataset).functions)
+        return tuple(
+            getattr(self.dataset, f).function for f in kind_of(self.dataset).function_fields
+        )
 
     @property
     def name(self) -> str:
         """Name of the user's function, else the name given to the dataset, else nothing."""
-        fields = kind_of(self.dataset).functions
+        fields = kind_of(self.dataset).function_fields
         function = (
             getattr(getattr(self.dataset, fields[0], None), "_func", None) if fields else None
         )
         return str(getattr(function, "__name__", "") or getattr(self.dataset, "_name", "") or "")
 
     @property
-    def gathers(self) -> bool:
+    def is_row_gather(self) -> bool:
         """A map of Uncork's own that gathers rows of arrays by their numbers."""
-        return hasattr(self.dataset, GATHERS)
+        return hasattr(self.dataset, ROW_GATHER_ATTRIBUTE)
 
     @property
-    def in_memory(self) -> bool:
+    def is_memory_cache(self) -> bool:
         """A cache without a file."""
         return self.kind == "cache" and not self._file
 
     @property
-    def in_complete_files(self) -> bool:
+    def is_complete_file_cache(self) -> bool:
         """A cache that is only read: TensorFlow writes its index last."""
         return self.kind == "cache" and bool(self._file) and self._index.exists()
 
     @property
-    def own_files(self) -> CacheFiles | None:
+    def uncork_cache_files(self) -> CacheFiles | None:
         """Of a cache in files that Uncork has put there."""
-        files: CacheFiles | None = self.dataset.__dict__.get(CACHE_FILES)
+        files: CacheFiles | None = self.dataset.__dict__.get(CACHE_FILES_ATTRIBUTE)
         return files
 
     @property
-    def is_place_holder(self) -> bool:
+    def is_cache_placeholder(self) -> bool:
         """A cache in files that has none: it must not be read."""
-        return CACHE_FILES in self.dataset.__dict__ and self.own_files is None
+        return CACHE_FILES_ATTRIBUTE in self.dataset.__dict__ and self.uncork_cache_files is None
 
     @property
     def _index(self) -> Path:

@@ -16,15 +16,15 @@ import tensorflow as tf
 
 from uncork.compat.tfdata.dataset_classes import kind_of
 from uncork.compat.tfdata.dataset_ops import Dataset
-from uncork.compat.tfdata.dataset_rebuild import make, rebuild
+from uncork.compat.tfdata.dataset_rebuild import copy_with_fields, rebuild
 from uncork.core.base.errors import EditRefused
 from uncork.core.evidence.stage import AUTOTUNE
-from uncork.measure.machine.probe import cpus
-from uncork.pipeline.functions.effects import is_order_free, reads_variables
+from uncork.measure.machine.probe import usable_cpus
+from uncork.pipeline.functions.effects import has_variable_reads, is_order_free
 from uncork.pipeline.ir.node import Node
-from uncork.pipeline.ir.tree import read, remade
+from uncork.pipeline.ir.tree import read_pipeline, rebuild_tree
 
-CALLS: Final = "_num_parallel_calls"
+PARALLEL_CALLS_FIELD: Final = "_num_parallel_calls"
 _PER_CORE: Final = 8
 # Where a map remembers that the number of its calls was left open.
 _OPEN: Final = "_uncork_calls"
@@ -32,39 +32,41 @@ _OPEN: Final = "_uncork_calls"
 _MOST_BYTES: Final = 64e6
 
 
-def with_calls(dataset: Dataset) -> Dataset:
+def set_open_parallel_calls(dataset: Dataset) -> Dataset:
     """The same with enough calls under way, where the autotuner is off; itself where it is on.
 
     Only of maps that can be exchanged without making a cache or a shuffle anew.
 
     Example:
         >>> numbers = tf.data.Dataset.range(4).map(lambda x: x + 1, num_parallel_calls=AUTOTUNE)
-        >>> with_calls(numbers) is numbers
+        >>> set_open_parallel_calls(numbers) is numbers
         True
         >>> options = tf.data.Options()
         >>> options.autotune.enabled = False
-        >>> read(with_calls(numbers.with_options(options))).stages[1].parallelism > cpus()
+        >>> read_pipeline(set_open_parallel_calls(numbers.with_options(options))).stages[
+        ...     1
+        ... ].parallelism > usable_cpus()
         True
     """
     if dataset.options().autotune.enabled is not False:
         return dataset
-    root = read(dataset).root
+    root = read_pipeline(dataset).root
     calls = {id(node.dataset): _calls(node) for node in _exchangeable(root)}
 
     def made(node: Node, inputs: Sequence[Dataset]) -> Dataset:
         several = calls.get(id(node.dataset))
         if several is None:
             return rebuild(node.dataset, inputs) if inputs else node.dataset
-        fields = {CALLS: tf.constant(several, tf.int64), _OPEN: True}
-        return make(node.dataset, inputs, kind_of(node.dataset), **fields)
+        fields = {PARALLEL_CALLS_FIELD: tf.constant(several, tf.int64), _OPEN: True}
+        return copy_with_fields(node.dataset, inputs, kind_of(node.dataset), **fields)
 
     try:
-        return remade(root, made)
+        return rebuild_tree(root, made)
     except EditRefused:  # below a class that cannot be made anew: it goes on as it is
         return dataset
 
 
-def calls_were_open(node: Node) -> bool:
+def has_open_parallel_calls(node: Node) -> bool:
     """Whether the number of its calls is no wish of the user's, but was chosen here."""
     return bool(getattr(node.dataset, _OPEN, False))
 
@@ -84,13 +86,17 @@ def _calls(node: Node) -> int | None:
     What draws, keeps state, reads a variable or runs Python is left alone: ahead of a pass that is
     left early it would do more of that, or see a variable too early.
     """
-    if node.kind != "map" or node.parallelism != AUTOTUNE or not hasattr(node.dataset, CALLS):
+    if (
+        node.kind != "map"
+        or node.parallelism != AUTOTUNE
+        or not hasattr(node.dataset, PARALLEL_CALLS_FIELD)
+    ):
         return None
     sizes = [spec_bytes(node.inputs[0].dataset.element_spec), spec_bytes(node.dataset.element_spec)]
     function = node.functions[0]
-    if None in sizes or not is_order_free(function) or reads_variables(function):
+    if None in sizes or not is_order_free(function) or has_variable_reads(function):
         return None
-    cores, each = math.ceil(cpus()), max(1, *(size or 0 for size in sizes))
+    cores, each = math.ceil(usable_cpus()), max(1, *(size or 0 for size in sizes))
     return max(cores, min(_PER_CORE * cores, int(_MOST_BYTES // each)))
 
 

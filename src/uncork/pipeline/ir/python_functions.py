@@ -15,21 +15,21 @@ from typing import Any, Final
 import numpy as np
 from tensorflow.python.ops import script_ops  # the registry of Python functions has no public API
 
-from uncork.pipeline.functions.effects import PYTHON_OPS, Judge, runs_python
+from uncork.pipeline.functions.effects import PYTHON_OPS, RepeatabilityChecker, has_python_calls
 from uncork.pipeline.functions.function_graph import (
     ConcreteFunction,
     Graph,
     argument_specs,
-    called,
+    cache_per_function,
+    called_functions,
     graph_of,
     is_control,
-    once_for_each,
     replay,
     trace,
 )
 from uncork.pipeline.ir.node import Node
-from uncork.pycode.purity.memoized_function import KeptCalls
-from uncork.pycode.purity.memoized_generator import KeptGenerator
+from uncork.pycode.purity.memoized_function import MemoizedFunction
+from uncork.pycode.purity.memoized_generator import MemoizedGenerator
 from uncork.pycode.purity.reachability import function_digest
 
 _TOKEN: Final = "token"
@@ -61,18 +61,21 @@ def python_digest(function: ConcreteFunction) -> str:
     return "".join(function_digest(f) for f in python_functions(function).values())
 
 
-def asks_again(function: ConcreteFunction) -> bool:
+def has_repeatable_python_calls(function: ConcreteFunction) -> bool:
     """An element that comes again has its Python functions asked the same again."""
-    graph, judge = graph_of(function), Judge(graph_of(function), tables=True)
+    graph, judge = (
+        graph_of(function),
+        RepeatabilityChecker(graph_of(function), allow_static_tables=True),
+    )
     asked = [node for node in graph.nodes.values() if _is_call(node)]
-    needed = graph.needed(reference for node in asked for reference in node.input)
+    needed = graph.required_ops(reference for node in asked for reference in node.input)
     return bool(asked) and all(
-        judge.repeatable(graph.nodes[name]) or _is_call(graph.nodes[name]) for name in needed
+        judge.is_repeatable(graph.nodes[name]) or _is_call(graph.nodes[name]) for name in needed
     )
 
 
 @contextmanager
-def noting_calls(function: ConcreteFunction) -> Iterator[dict[str, list[tuple[Any, ...]]]]:
+def record_python_calls(function: ConcreteFunction) -> Iterator[dict[str, list[tuple[Any, ...]]]]:
     """Note what the Python functions are asked, by their tokens, for as long as the block lasts."""
     found: dict[str, list[tuple[Any, ...]]] = {token: [] for token in python_functions(function)}
     before = {token: _registry.get(token) for token in found}
@@ -86,17 +89,17 @@ def noting_calls(function: ConcreteFunction) -> Iterator[dict[str, list[tuple[An
             _put(token, held)
 
 
-def keeping_calls(function: ConcreteFunction, most_bytes: int) -> ConcreteFunction:
+def memoize_python_calls(function: ConcreteFunction, max_bytes: int) -> ConcreteFunction:
     """The same function, whose Python functions are called once for each thing they are asked.
 
     Args:
         function: Of a map.
-        most_bytes: That all answers take, as far as was seen.
+        max_bytes: That all answers take, as far as was seen.
     """
     graph = graph_of(function)
     tokens, held = {}, []
     for token in python_functions(function):
-        kept = KeptCalls(_called(_registry.get(token)), most_bytes)
+        kept = MemoizedFunction(_called(_registry.get(token)), max_bytes)
         held.append(_like(_registry.get(token), kept))
         tokens[token] = _registry.insert(held[-1])
     altered = _with_tokens(graph, tokens)
@@ -104,7 +107,7 @@ def keeping_calls(function: ConcreteFunction, most_bytes: int) -> ConcreteFuncti
 
     def keeping(*tensors: Any) -> list[Any]:
         feeds = dict(zip((f"{a}:0" for a in graph.arguments), tensors, strict=True))
-        names = altered.needed([*graph.outputs, *effects])
+        names = altered.required_ops([*graph.outputs, *effects])
         return replay(altered, names, feeds, graph.outputs)
 
     made = trace("uncork_keeping", argument_specs(graph), keeping)
@@ -116,43 +119,47 @@ def keeping_calls(function: ConcreteFunction, most_bytes: int) -> ConcreteFuncti
     return made
 
 
-def generator_of(node: Node) -> Callable[[], Any] | None:
+def user_generator_of(node: Node) -> Callable[[], Any] | None:
     """The user's function behind ``Dataset.from_generator``; None where it takes arguments."""
-    source = source_of(node)
+    source = generator_source_of(node)
     if source is None:
         return None
-    return source.function.users if isinstance(source.function, InItsPlace) else source.function
+    return (
+        source.function.user_function
+        if isinstance(source.function, GeneratorWrapper)
+        else source.function
+    )
 
 
-def hands_over_otherwise(node: Node) -> bool:
+def has_wrapped_generator(node: Node) -> bool:
     """What ``from_generator`` calls is not the user's generator, but something that asks it."""
-    source = source_of(node)
-    return source is not None and isinstance(source.function, InItsPlace)
+    source = generator_source_of(node)
+    return source is not None and isinstance(source.function, GeneratorWrapper)
 
 
-class InItsPlace:
+class GeneratorWrapper:
     """Called by ``from_generator`` instead of the user's function, which it asks in its own way.
 
     Args:
-        users: That function.
+        user_function: That function.
     """
 
-    def __init__(self, users: Callable[[], Any]) -> None:
-        self.users = users
+    def __init__(self, user_function: Callable[[], Any]) -> None:
+        self.user_function = user_function
 
 
 @dataclass(frozen=True)
-class Source:
+class GeneratorSource:
     """TensorFlow's side of a ``Dataset.from_generator`` whose function takes no arguments.
 
     Attributes:
         state: Makes, holds and forgets the iterators, each of which has a number.
-        following: Of such a number, the arrays of the next element, held against the signature;
+        next_arrays: Of such a number, the arrays of the next element, held against the signature;
             None where elements are more than arrays.
     """
 
     state: Any
-    following: Callable[[int], list[Any]] | None
+    next_arrays: Callable[[int], list[Any]] | None
 
     @property
     def function(self) -> Callable[[], Any]:
@@ -161,7 +168,7 @@ class Source:
         return made
 
 
-def source_of(node: Node) -> Source | None:
+def generator_source_of(node: Node) -> GeneratorSource | None:
     """What stands behind a ``from_generator``; None where its function takes arguments."""
     if node.kind != "from_generator":
         return None
@@ -174,20 +181,22 @@ def source_of(node: Node) -> Source | None:
             state = held
         if call.op in _OF_ARRAYS and getattr(function, "__name__", "") == _FOLLOWING:
             following = function
-    return None if state is None else Source(state, following)
+    return None if state is None else GeneratorSource(state, following)
 
 
-def in_python(node: Node) -> bool:
+def has_python_code(node: Node) -> bool:
     """A generator, or a stage whose function calls into Python."""
-    return node.kind == "from_generator" or any(map(runs_python, node.functions))
+    return node.kind == "from_generator" or any(map(has_python_calls, node.functions))
 
 
-def keeps_python(node: Node) -> bool:
+def has_memoized_python(node: Node) -> bool:
     """What its Python code makes is kept already."""
-    return any(map(_keeps_calls, node.functions)) or isinstance(generator_of(node), KeptGenerator)
+    return any(map(_keeps_calls, node.functions)) or isinstance(
+        user_generator_of(node), MemoizedGenerator
+    )
 
 
-@once_for_each
+@cache_per_function
 def _tokens(function: ConcreteFunction) -> tuple[str, ...]:
     """Of the calls into Python; none where one is made inside a loop or a branch."""
     graph = graph_of(function)
@@ -198,19 +207,19 @@ def _tokens(function: ConcreteFunction) -> tuple[str, ...]:
 
 def _called_bodies(graph: Graph) -> Iterator[Any]:
     """Ops of the functions that a graph calls; bodies that are in place already are not called."""
-    left = [name for node in graph.nodes.values() for name in (node.op, *called(node))]
+    left = [name for node in graph.nodes.values() for name in (node.op, *called_functions(node))]
     seen = set(left)
     while left:
         body = graph.library.get(left.pop())
         for node in body.node_def if body is not None else ():
             yield node
-            new = {node.op, *called(node)} - seen
+            new = {node.op, *called_functions(node)} - seen
             seen |= new
             left.extend(new)
 
 
 def _keeps_calls(function: ConcreteFunction) -> bool:
-    return any(isinstance(f, KeptCalls) for f in python_functions(function).values())
+    return any(isinstance(f, MemoizedFunction) for f in python_functions(function).values())
 
 
 def _is_call(node: Any) -> bool:

@@ -15,7 +15,7 @@ from tensorflow.core.framework import graph_pb2
 from tensorflow.python.data.ops import dataset_ops
 from tensorflow.python.ops import gen_dataset_ops
 
-from uncork.compat.tfdata.dataset_classes import inputs_of, kind_of, unwrapped
+from uncork.compat.tfdata.dataset_classes import input_datasets, kind_of, unwrap_v1_adapter
 from uncork.compat.tfdata.dataset_ops import Dataset
 from uncork.core.base.errors import EditRefused, WrongUse
 from uncork.pipeline.functions.function_graph import graph_of
@@ -23,7 +23,7 @@ from uncork.pipeline.ir.digest import structure_digest
 from uncork.pipeline.ir.node import Node
 
 
-def remade(root: Node, make: Callable[[Node, Sequence[Dataset]], Dataset]) -> Dataset:
+def rebuild_tree(root: Node, rebuild_node: Callable[[Node, Sequence[Dataset]], Dataset]) -> Dataset:
     """The root's dataset after every node was made anew, sources first.
 
     A dataset that several branches read is made once: they share its cache and its epochs, as they
@@ -31,13 +31,13 @@ def remade(root: Node, make: Callable[[Node, Sequence[Dataset]], Dataset]) -> Da
 
     Args:
         root: Of the pipeline.
-        make: Gives a node's new dataset, from the node and its new inputs.
+        rebuild_node: Gives a node's new dataset, from the node and its new inputs.
 
     Example:
         >>> import tensorflow as tf
-        >>> from uncork.pipeline.ir.tree import read
-        >>> numbers = read(tf.data.Dataset.range(5).batch(2))
-        >>> remade(numbers.root, lambda node, inputs: node.dataset) is numbers.dataset
+        >>> from uncork.pipeline.ir.tree import read_pipeline
+        >>> numbers = read_pipeline(tf.data.Dataset.range(5).batch(2))
+        >>> rebuild_tree(numbers.root, lambda node, inputs: node.dataset) is numbers.dataset
         True
     """
     done: dict[int, Dataset] = {}
@@ -45,7 +45,7 @@ def remade(root: Node, make: Callable[[Node, Sequence[Dataset]], Dataset]) -> Da
     def visit(node: Node) -> Dataset:
         key = id(node.dataset)
         if key not in done:
-            done[key] = make(node, [visit(below) for below in node.inputs])
+            done[key] = rebuild_node(node, [visit(below) for below in node.inputs])
         return done[key]
 
     return visit(root)
@@ -62,11 +62,11 @@ class Pipeline:
 
     Attributes:
         root: The node that the training loop reads from.
-        within: Of a branch, the pipeline that joins it with others.
+        parent: Of a branch, the pipeline that joins it with others.
     """
 
     root: Node
-    within: Pipeline | None = None
+    parent: Pipeline | None = None
 
     @property
     def dataset(self) -> Dataset:
@@ -93,15 +93,15 @@ class Pipeline:
         return () if joint.kind == "opaque" else tuple(Pipeline(i, self) for i in joint.inputs)
 
     @cached_property
-    def places(self) -> tuple[Place, ...]:
+    def stage_locations(self) -> tuple[StageLocation, ...]:
         """Every stage, those of a branch before the one that joins it. Edits count them so."""
-        joined = (place for branch in self.branches for place in branch.places)
-        return (*joined, *(Place(self, i) for i in range(len(self.stages))))
+        joined = (place for branch in self.branches for place in branch.stage_locations)
+        return (*joined, *(StageLocation(self, i) for i in range(len(self.stages))))
 
     @property
     def outermost(self) -> Pipeline:
         """What a branch, or a branch of a branch, is part of; itself where it is none."""
-        return self if self.within is None else self.within.outermost
+        return self if self.parent is None else self.parent.outermost
 
     @cached_property
     def digest(self) -> str:
@@ -119,7 +119,7 @@ class Pipeline:
         return int(self.dataset.cardinality())
 
 
-class Place(NamedTuple):
+class StageLocation(NamedTuple):
     """Where a stage stands.
 
     Attributes:
@@ -136,7 +136,7 @@ class Place(NamedTuple):
         return self.pipeline.stages[self.position]
 
 
-def read(dataset: Dataset) -> Pipeline:
+def read_pipeline(dataset: Dataset) -> Pipeline:
     """The tree behind a dataset.
 
     Args:
@@ -148,7 +148,7 @@ def read(dataset: Dataset) -> Pipeline:
 
     Example:
         >>> numbers = tf.data.Dataset.range(10).shuffle(10).batch(2)
-        >>> [node.kind for node in read(numbers).stages]
+        >>> [node.kind for node in read_pipeline(numbers).stages]
         ['range', 'shuffle', 'batch']
     """
     if not isinstance(dataset, tf.data.Dataset):
@@ -167,14 +167,16 @@ def read(dataset: Dataset) -> Pipeline:
             "a pipeline of some dozens of stages",
             "join many files by interleave, or by one dataset of their names, not by concatenate",
         )
-    return Pipeline(_node(unwrapped(dataset)))
+    return Pipeline(_node(unwrap_v1_adapter(dataset)))
 
 
 def _depth(dataset: Dataset) -> int:
     """Of the deepest branch, as far as it matters."""
     level, deep = [dataset], 0
     while level and deep <= _DEEPEST:
-        level = list({id(below): below for each in level for below in inputs_of(each)}.values())
+        level = list(
+            {id(below): below for each in level for below in input_datasets(each)}.values()
+        )
         deep += 1
     return deep
 
@@ -185,7 +187,7 @@ def _node(dataset: Dataset) -> Node:
         return Node("from_generator", dataset, ())
     if kind == "opaque" and _is_counter(dataset):
         return Node("range", dataset, ())
-    return Node(kind, dataset, tuple(_node(i) for i in inputs_of(dataset)))
+    return Node(kind, dataset, tuple(_node(i) for i in input_datasets(dataset)))
 
 
 def _is_generator(dataset: Dataset) -> bool:
@@ -206,4 +208,4 @@ def _is_counter(dataset: Dataset) -> bool:
     return {node.op for node in graph.node} <= {"Const", "RangeDataset", "_Retval"}
 
 
-__all__ = ["Node", "Pipeline", "Place", "read"]
+__all__ = ["Node", "Pipeline", "StageLocation", "read_pipeline"]

@@ -11,7 +11,7 @@ import tensorflow as tf
 from tensorflow.core.framework import model_pb2
 
 from uncork.core.evidence.stage import AUTOTUNE
-from uncork.pipeline.analysis.legality import parallel_by_default
+from uncork.pipeline.analysis.legality import is_parallel_by_default
 from uncork.pipeline.ir.node import Node
 from uncork.pipeline.ir.tree import Pipeline
 
@@ -25,7 +25,7 @@ _NAMES: Final = {
 _MAKES_DATASETS: Final = re.compile("(?:Parallel|Legacy)*(?:Interleave|FlatMap)")
 
 
-def chosen_calls(pipeline: Pipeline, iterator: Any) -> dict[int, int]:
+def autotuned_parallelism(pipeline: Pipeline, iterator: Any) -> dict[int, int]:
     """Calls at once that the autotuner chose so far, by the indices of stages it may choose for.
 
     Args:
@@ -38,15 +38,15 @@ def chosen_calls(pipeline: Pipeline, iterator: Any) -> dict[int, int]:
 
     Example:
         >>> numbers = tf.data.Dataset.range(99).map(abs, num_parallel_calls=tf.data.AUTOTUNE)
-        >>> from uncork.pipeline.ir.tree import read
+        >>> from uncork.pipeline.ir.tree import read_pipeline
         >>> reading = iter(numbers)
         >>> first = next(reading)
-        >>> list(chosen_calls(read(numbers), reading))
+        >>> list(autotuned_parallelism(read_pipeline(numbers), reading))
         [1]
     """
-    indices = {id(place.node): index for index, place in enumerate(pipeline.places)}
+    indices = {id(place.node): index for index, place in enumerate(pipeline.stage_locations)}
     tuned = [node for node in _down(pipeline.root) if _is_tuned(node, pipeline.options)]
-    if not tuned or len(indices) != len(pipeline.places):
+    if not tuned or len(indices) != len(pipeline.stage_locations):
         return {}
     seen = [model for model in _model(iterator) if _value(model) is not None]
     if len(seen) != len(tuned):
@@ -58,7 +58,7 @@ def chosen_calls(pipeline: Pipeline, iterator: Any) -> dict[int, int]:
 
 
 def _is_tuned(node: Node, options: tf.data.Options) -> bool:
-    return node.parallelism == AUTOTUNE or parallel_by_default(node, options)
+    return node.parallelism == AUTOTUNE or is_parallel_by_default(node, options)
 
 
 def _down(node: Node) -> Iterator[Node]:

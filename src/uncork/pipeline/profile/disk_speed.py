@@ -21,9 +21,9 @@ import tensorflow as tf
 
 from uncork.compat.tfdata.dataset_ops import Dataset
 from uncork.core.base.errors import EditRefused
-from uncork.core.evidence.storage import Disk, Speed
+from uncork.core.evidence.storage import CacheFolder, ElementIoCost
 from uncork.pipeline.ir.builders import file_cache
-from uncork.pipeline.ir.cache_files import check_folder, new_files
+from uncork.pipeline.ir.cache_files import check_cache_folder, create_cache_files
 
 # Bytes of an element, and how many.
 _SMALL: Final = (4 << 10, 2_048)
@@ -31,30 +31,36 @@ _LARGE: Final = (1 << 20, 64)
 _IN_MEMORY: Final = frozenset({"ramfs", "tmpfs"})
 
 
-def disk_at(folder: str) -> Disk:
+def measure_cache_folder(folder: str) -> CacheFolder:
     """What is known of a folder for files, its speed included; takes about a second.
 
     Args:
         folder: As the user has named it.
 
     Example:
-        >>> disk_at("/no/such/folder").refused
+        >>> measure_cache_folder("/no/such/folder").refused
         'no files can be kept in /no/such/folder: No such file or directory'
     """
     place = os.path.abspath(folder)  # noqa: PTH100 - symbolic links stay
     if _is_memory(os.path.realpath(place)):
-        return Disk(folder=place, refused=f"files in {place} would lie in memory, not on a disk")
+        return CacheFolder(
+            path=place, refusal_reason=f"files in {place} would lie in memory, not on a disk"
+        )
     most = 2 * (_SMALL[0] * _SMALL[1] + _LARGE[0] * _LARGE[1])
     try:
-        check_folder(place, most)
+        check_cache_folder(place, most)
         small, large = (_timed(place, *each) for each in (_SMALL, _LARGE))
     except EditRefused as refusal:
-        return Disk(folder=place, refused=refusal.received)
+        return CacheFolder(path=place, refusal_reason=refusal.received)
     except (OSError, tf.errors.OpError) as error:
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
-        return Disk(folder=place, refused=f"no files can be kept in {place}: {first}"[:150])
+        return CacheFolder(
+            path=place, refusal_reason=f"no files can be kept in {place}: {first}"[:150]
+        )
     read, write = (_speed(small[i], large[i]) for i in (0, 1))
-    return Disk(folder=place, free_bytes=shutil.disk_usage(place).free, read=read, write=write)
+    return CacheFolder(
+        path=place, free_bytes=shutil.disk_usage(place).free, read_cost=read, write_cost=write
+    )
 
 
 def _is_memory(place: str) -> bool:
@@ -66,14 +72,14 @@ def _is_memory(place: str) -> bool:
 
 def _timed(place: str, size: int, count: int) -> tuple[tuple[float, float], tuple[float, float]]:
     """Elapsed and CPU seconds of an element, read and written."""
-    files = new_files(place, size * count)
+    files = create_cache_files(place, size * count)
     made = _elements(size, count)
     cached = file_cache(made, files)
     _pass(made)  # what its first pass takes besides is not the elements'
     alone = _pass(made)
     begin = time.perf_counter()
     filling = _pass(cached)
-    files.leave_memory()
+    files.drop_page_cache()
     written_s = time.perf_counter() - begin
     write = max(0.0, written_s - alone[0]), max(0.0, filling[1] - alone[1])
     read = _pass(cached)
@@ -94,10 +100,10 @@ def _pass(dataset: Dataset) -> tuple[float, float]:
     return time.perf_counter() - wall_s, time.process_time() - cpu_s
 
 
-def _speed(small: tuple[float, float], large: tuple[float, float]) -> Speed:
+def _speed(small: tuple[float, float], large: tuple[float, float]) -> ElementIoCost:
     """The line through two sizes, that of an element of no bytes at least 0."""
     wall, cpu = (_line(small[i], large[i]) for i in (0, 1))
-    return Speed(
+    return ElementIoCost(
         wall_s_per_element=wall[0],
         wall_s_per_byte=wall[1],
         cpu_s_per_element=cpu[0],

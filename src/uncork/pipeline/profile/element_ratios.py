@@ -18,15 +18,15 @@ import tensorflow as tf
 
 from uncork.compat.tfdata.dataset_classes import kind_of
 from uncork.compat.tfdata.dataset_ops import Dataset
-from uncork.compat.tfdata.dataset_rebuild import make
+from uncork.compat.tfdata.dataset_rebuild import copy_with_fields
 from uncork.pipeline.ir.node import Node
-from uncork.pipeline.profile.probes import count, inputs_for_one, serially
-from uncork.pipeline.profile.stage_measurement import Measured
-from uncork.pipeline.transforms.read_ahead import _one_by_one
+from uncork.pipeline.profile.probes import count_elements, inputs_per_output, run_serially
+from uncork.pipeline.profile.stage_measurement import StageMeasurement
+from uncork.pipeline.transforms.read_ahead import sequential_reader_of
 
 # They give fewer elements than they take.
-DROPPING: Final = frozenset({"filter", "take_while", "unique", "ignore_errors"})
-_VARYING: Final = DROPPING | {
+DROPPING_KINDS: Final = frozenset({"filter", "take_while", "unique", "ignore_errors"})
+_VARYING: Final = DROPPING_KINDS | {
     "flat_map", "interleave", "unbatch", "rebatch", "group_by_window", "tfrecord",
     "text_line", "fixed_length_record",
 }  # fmt: skip
@@ -34,7 +34,9 @@ _VARYING: Final = DROPPING | {
 _CHOICES: Final = 256
 
 
-def count_ratios(stages: Sequence[Measured], batch_size: int | None, budget_s: float) -> None:
+def set_input_ratios(
+    stages: Sequence[StageMeasurement], batch_size: int | None, budget_s: float
+) -> None:
     """Set ``inputs`` and ``per_step`` of every stage.
 
     Args:
@@ -43,11 +45,11 @@ def count_ratios(stages: Sequence[Measured], batch_size: int | None, budget_s: f
         budget_s: Seconds for counting, of each stage.
     """
     for stage in stages:
-        stage.inputs = _inputs(stage, budget_s)
-    stages[-1].per_step = 1.0
+        stage.input_ratios = _inputs(stage, budget_s)
+    stages[-1].elements_per_step = 1.0
     for stage in reversed(stages):
-        for below, inputs in zip(stage.below, stage.inputs, strict=True):
-            below.per_step = _taken(stage, inputs, batch_size)
+        for below, inputs in zip(stage.input_stages, stage.input_ratios, strict=True):
+            below.elements_per_step = _taken(stage, inputs, batch_size)
 
 
 def static_ratio(node: Node) -> float | None:
@@ -66,33 +68,33 @@ def static_ratio(node: Node) -> float | None:
     return None if node.kind in _VARYING else 1.0
 
 
-def _inputs(stage: Measured, budget_s: float) -> tuple[float | None, ...]:
-    if not stage.below:
+def _inputs(stage: StageMeasurement, budget_s: float) -> tuple[float | None, ...]:
+    if not stage.input_stages:
         return ()
-    if len(stage.below) > 1:
+    if len(stage.input_stages) > 1:
         return _shares(stage)
     ratio = static_ratio(stage.node)
-    if ratio is None and stage.node.kind in _VARYING and kind_of(stage.node.dataset).op:
-        ratio = inputs_for_one(stage.node, stage.below[0].dataset, budget_s=budget_s)
+    if ratio is None and stage.node.kind in _VARYING and kind_of(stage.node.dataset).create_variant:
+        ratio = inputs_per_output(stage.node, stage.input_stages[0].dataset, budget_s=budget_s)
     return (ratio,)
 
 
-def _taken(stage: Measured, inputs: float | None, batch_size: int | None) -> float | None:
-    if stage.spares:
+def _taken(stage: StageMeasurement, inputs: float | None, batch_size: int | None) -> float | None:
+    if stage.is_finite_cache:
         return 0.0
-    if inputs is not None and stage.per_step is not None:
-        return stage.per_step * inputs
-    return float(batch_size) if batch_size and stage.node.kind in DROPPING else None
+    if inputs is not None and stage.elements_per_step is not None:
+        return stage.elements_per_step * inputs
+    return float(batch_size) if batch_size and stage.node.kind in DROPPING_KINDS else None
 
 
-def _shares(stage: Measured) -> tuple[float | None, ...]:
+def _shares(stage: StageMeasurement) -> tuple[float | None, ...]:
     """Of a stage that joins several: how much of each goes into one element."""
     if stage.node.kind == "zip":
-        return (1.0,) * len(stage.below)
+        return (1.0,) * len(stage.input_stages)
     if stage.node.kind == "choose":
-        selector, *chosen = stage.below
+        selector, *chosen = stage.input_stages
         return (1.0, *_chosen(selector.dataset, len(chosen)))
-    lengths = [int(below.node.dataset.cardinality()) for below in stage.below]
+    lengths = [int(below.node.dataset.cardinality()) for below in stage.input_stages]
     if stage.node.kind != "concatenate" or min(lengths) < 0 or not sum(lengths):
         return (None,) * len(lengths)
     return tuple(length / sum(lengths) for length in lengths)
@@ -101,7 +103,7 @@ def _shares(stage: Measured) -> tuple[float | None, ...]:
 def _chosen(selector: Dataset, among: int) -> tuple[float | None, ...]:
     choices: list[int] = []
     with suppress(tf.errors.OpError):
-        choices.extend(int(choice) for choice in serially(selector).take(_CHOICES))
+        choices.extend(int(choice) for choice in run_serially(selector).take(_CHOICES))
     counts = [choices.count(number) for number in range(among)]
     if not all(counts):  # too few to tell, or choices that come in long runs
         return (None,) * among
@@ -112,18 +114,18 @@ def _chosen(selector: Dataset, among: int) -> tuple[float | None, ...]:
 _LOOKS: Final = 2
 
 
-def elements_of_one(node: Node, below: Dataset, budget_s: float) -> int | None:
+def count_longest_input(node: Node, input_dataset: Dataset, budget_s: float) -> int | None:
     """Elements of the longest of the first inputs; None where there was no time to see its end.
 
     Args:
         node: Of which :func:`in_turn` knows.
-        below: What it reads from, which may be moved on.
+        input_dataset: What it reads from, which may be moved on.
         budget_s: Seconds to count.
     """
-    made, found = _one_by_one(node), list[int]()
+    made, found = sequential_reader_of(node), list[int]()
     for number in range(_LOOKS):
-        one = make(made, [below.skip(number).take(1)], kind_of(made))
-        counted = count(serially(one), budget_s=budget_s / _LOOKS)
+        one = copy_with_fields(made, [input_dataset.skip(number).take(1)], kind_of(made))
+        counted = count_elements(run_serially(one), budget_s=budget_s / _LOOKS)
         if counted is None:
             return None
         found.append(counted)

@@ -14,24 +14,29 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-from uncork.core.edits.edit import MOST_WORKERS
-from uncork.core.evidence.stage import Keepable
-from uncork.measure.machine.probe import cpus
+from uncork.core.edits.edit import MAX_WORKERS
+from uncork.core.evidence.stage import Memoization
+from uncork.measure.machine.probe import usable_cpus
 from uncork.pipeline.analysis.legality import is_random
 from uncork.pipeline.ir.node import Node
 from uncork.pipeline.ir.python_functions import (
-    asks_again,
-    generator_of,
-    hands_over_otherwise,
-    keeps_python,
-    noting_calls,
+    has_memoized_python,
+    has_repeatable_python_calls,
+    has_wrapped_generator,
     python_digest,
     python_functions,
+    record_python_calls,
+    user_generator_of,
 )
-from uncork.pipeline.profile.probes import serially
-from uncork.pipeline.profile.stage_measurement import Measured
-from uncork.pycode.purity.index_dependence import dependence
-from uncork.pycode.purity.memoized_function import ANSWER_BYTES, KeptCalls, copied, size_of
+from uncork.pipeline.profile.probes import run_serially
+from uncork.pipeline.profile.stage_measurement import StageMeasurement
+from uncork.pycode.purity.index_dependence import find_dependence
+from uncork.pycode.purity.memoized_function import (
+    RESULT_OVERHEAD_BYTES,
+    MemoizedFunction,
+    copy_for_tensorflow,
+    size_in_bytes,
+)
 from uncork.pycode.purity.reachability import function_digest
 
 # Calls that are made again, and of functions that take longer.
@@ -50,61 +55,63 @@ _GROUPING: Final = frozenset({
 
 
 @dataclass(frozen=True)
-class Asked:
+class MemoizationCost:
     """What is known of Python code that makes the same whenever it is asked the same.
 
     Attributes:
-        keepable: What keeping all of it would take.
-        threads_wall_s: Of functions in a map, elapsed seconds of a call of all where each core has
+        memoization: What keeping all of it would take.
+        threaded_wall_s: Of functions in a map, elapsed seconds of a call of all where each core has
             a thread that calls.
     """
 
-    keepable: Keepable
-    threads_wall_s: float | None
+    memoization: Memoization
+    threaded_wall_s: float | None
 
 
-class Calls:
-    """Calls of one function, each by its index: what :func:`dependence` watches.
+class RecordedCalls:
+    """Calls of one function, each by its index: what :func:`find_dependence` watches.
 
     Args:
         function: Of the user's.
-        asked: The arguments of each call.
+        call_arguments: The arguments of each call.
     """
 
-    def __init__(self, function: Callable[..., Any], asked: Sequence[tuple[Any, ...]]) -> None:
+    def __init__(
+        self, function: Callable[..., Any], call_arguments: Sequence[tuple[Any, ...]]
+    ) -> None:
         self.function = function
-        self.asked = tuple(asked)
+        self.call_arguments = tuple(call_arguments)
 
     @property
     def num_batches(self) -> int:
         """How many there are."""
-        return len(self.asked)
+        return len(self.call_arguments)
 
     def __getitem__(self, index: int) -> Any:
         """What the function answers."""
-        return self.function(*self.asked[index])
+        return self.function(*self.call_arguments[index])
 
 
-class Passes:
+class GeneratorBeginning:
     """The beginning of what a generator yields, as the one batch of a loader.
 
     Args:
         function: Of the user's.
-        elements: How many of them.
+        element_count: How many of them.
     """
 
     num_batches = 1
 
-    def __init__(self, function: Callable[[], Iterable[Any]], elements: int) -> None:
+    def __init__(self, function: Callable[[], Iterable[Any]], element_count: int) -> None:
         self.function = function
-        self.elements = elements
+        self.element_count = element_count
 
     def __getitem__(self, index: int) -> list[Any]:
         """What comes first."""
-        return list(itertools.islice(self.function(), self.elements))
+        return list(itertools.islice(self.function(), self.element_count))
 
 
-def asked_of(stage: Measured, elements: int | None) -> Asked | None:
+def measure_memoization(stage: StageMeasurement, elements: int | None) -> MemoizationCost | None:
     """Watch the Python functions of a map, or a generator.
 
     Args:
@@ -115,7 +122,7 @@ def asked_of(stage: Measured, elements: int | None) -> Asked | None:
         None where they are not seen to answer by what they are asked alone, where they are asked
         other things in every pass, or too slow to be watched.
     """
-    if stage.wall_s is None or stage.wall_s > _LONGEST_S or keeps_python(stage.node):
+    if stage.wall_s is None or stage.wall_s > _LONGEST_S or has_memoized_python(stage.node):
         return None
     if stage.node.kind == "map" and elements:
         return _of_map(stage, elements, stage.wall_s)
@@ -124,53 +131,59 @@ def asked_of(stage: Measured, elements: int | None) -> Asked | None:
     return None
 
 
-def _of_map(stage: Measured, elements: int, wall_s: float) -> Asked | None:
+def _of_map(stage: StageMeasurement, elements: int, wall_s: float) -> MemoizationCost | None:
     (function,) = stage.node.functions
     functions = python_functions(function)
-    if not (functions and asks_again(function) and _come_again(stage.node.inputs[0])):
+    if not (
+        functions and has_repeatable_python_calls(function) and _come_again(stage.node.inputs[0])
+    ):
         return None
     most = _LOOKS[0] if wall_s <= _LONG_S else _LOOKS[1]
-    with noting_calls(function) as noted, suppress(tf.errors.OpError):
-        for _ in serially(stage.dataset).take(most):
+    with record_python_calls(function) as noted, suppress(tf.errors.OpError):
+        for _ in run_serially(stage.dataset).take(most):
             pass
-    watched = [Calls(functions[token], asked[:most]) for token, asked in noted.items()]
-    if not all(calls.asked and dependence(calls, most) == "index" for calls in watched):
+    watched = [RecordedCalls(functions[token], asked[:most]) for token, asked in noted.items()]
+    if not all(
+        calls.call_arguments and find_dependence(calls, most) == "index" for calls in watched
+    ):
         return None
     made_s, kept_s, size = (sum(each) for each in zip(*map(_costs, watched), strict=True))
-    return Asked(
-        keepable=Keepable(
-            bytes=math.ceil(size * elements),
-            wall_s_per_element=max(0.0, wall_s - max(0.0, made_s - kept_s)),
-            code=python_digest(function),
+    return MemoizationCost(
+        memoization=Memoization(
+            total_bytes=math.ceil(size * elements),
+            hit_wall_s_per_element=max(0.0, wall_s - max(0.0, made_s - kept_s)),
+            code_digest=python_digest(function),
         ),
-        threads_wall_s=_in_threads(watched),
+        threaded_wall_s=_in_threads(watched),
     )
 
 
-def _of_generator(stage: Measured, elements: int | None, wall_s: float) -> Asked | None:
-    function = generator_of(stage.node)
-    if function is None or hands_over_otherwise(stage.node):
+def _of_generator(
+    stage: StageMeasurement, elements: int | None, wall_s: float
+) -> MemoizationCost | None:
+    function = user_generator_of(stage.node)
+    if function is None or has_wrapped_generator(stage.node):
         return None
-    passes = Passes(function, _FIRST if wall_s <= _QUICK_S else _LOOKS[0])
-    if dependence(passes) != "index":
+    passes = GeneratorBeginning(function, _FIRST if wall_s <= _QUICK_S else _LOOKS[0])
+    if find_dependence(passes) != "index":
         return None
     begin = time.perf_counter()
     made = passes[0]
     made_s = time.perf_counter() - begin
     begin = time.perf_counter()
-    size = sum(size_of(copied(element)) for element in made)
+    size = sum(size_in_bytes(copy_for_tensorflow(element)) for element in made)
     kept_s = time.perf_counter() - begin
     if not made:
         return None
     spared_s = max(0.0, made_s - kept_s) / len(made)
-    return Asked(
-        keepable=Keepable(
-            bytes=math.ceil(size / len(made) * (elements or 0)),
-            wall_s_per_element=max(0.0, wall_s - spared_s),
-            code=function_digest(function),
-            elements=elements or 0,
+    return MemoizationCost(
+        memoization=Memoization(
+            total_bytes=math.ceil(size / len(made) * (elements or 0)),
+            hit_wall_s_per_element=max(0.0, wall_s - spared_s),
+            code_digest=function_digest(function),
+            element_count=elements or 0,
         ),
-        threads_wall_s=None,
+        threaded_wall_s=None,
     )
 
 
@@ -199,13 +212,13 @@ def _below(node: Node) -> Iterable[Node]:
         yield from _below(below)
 
 
-def _costs(calls: Calls) -> tuple[float, float, float]:
+def _costs(calls: RecordedCalls) -> tuple[float, float, float]:
     """Seconds of a call, of one that is answered already, and bytes of an answer."""
-    kept = KeptCalls(calls.function, 1 << 40)
-    made_s = [_seconds(kept, asked) for asked in calls.asked]
-    kept_s = [_seconds(kept, asked) for asked in calls.asked]
-    size = statistics.mean(size_of(calls[index]) for index in range(calls.num_batches))
-    size += ANSWER_BYTES
+    kept = MemoizedFunction(calls.function, 1 << 40)
+    made_s = [_seconds(kept, asked) for asked in calls.call_arguments]
+    kept_s = [_seconds(kept, asked) for asked in calls.call_arguments]
+    size = statistics.mean(size_in_bytes(calls[index]) for index in range(calls.num_batches))
+    size += RESULT_OVERHEAD_BYTES
     return statistics.median(made_s), statistics.median(kept_s), size
 
 
@@ -215,9 +228,9 @@ def _seconds(function: Callable[..., Any], asked: tuple[Any, ...]) -> float:
     return time.perf_counter() - begin
 
 
-def _in_threads(watched: Sequence[Calls]) -> float | None:
+def _in_threads(watched: Sequence[RecordedCalls]) -> float | None:
     """Elapsed seconds of a call of all, made on every core at once."""
-    threads = min(MOST_WORKERS, math.ceil(cpus()))
+    threads = min(MAX_WORKERS, math.ceil(usable_cpus()))
     if threads < 2:
         return None
 

@@ -19,12 +19,12 @@ from tensorflow.python.data.util import structure
 from uncork.compat.tfdata.dataset_classes import kind_of
 from uncork.compat.tfdata.dataset_ops import Dataset
 from uncork.core.evidence.stage import OpCost
-from uncork.measure.profile.kernels import Kernel, profiled
-from uncork.pipeline.functions.function_graph import called
+from uncork.measure.profile.kernels import Kernel, profile_kernels
+from uncork.pipeline.functions.function_graph import called_functions
 from uncork.pipeline.ir.builders import MapFunction
 from uncork.pipeline.ir.node import Node
-from uncork.pipeline.profile.probes import serially
-from uncork.pycode.frames.stack import users_place
+from uncork.pipeline.profile.probes import run_serially
+from uncork.pycode.frames.stack import user_location
 
 # TensorFlow's profiler leaves out ops that have run some ninety times, and each look runs these.
 _CALLS: Final = 9
@@ -34,7 +34,7 @@ _TRIFLE: Final = 0.02
 _LOWERED: Final = re.compile(r".*/[a-z_]+/_\d+/")
 
 
-def op_costs(node: Node, elements: Dataset, *, budget_s: float) -> tuple[OpCost, ...]:
+def measure_op_costs(node: Node, elements: Dataset, *, budget_s: float) -> tuple[OpCost, ...]:
     """How the time of a map's function is shared out among its ops, longest first.
 
     Args:
@@ -46,10 +46,10 @@ def op_costs(node: Node, elements: Dataset, *, budget_s: float) -> tuple[OpCost,
         Nothing where no element can be made, or where the script itself is profiling.
 
     Example:
-        >>> from uncork.pipeline.ir.tree import read
+        >>> from uncork.pipeline.ir.tree import read_pipeline
         >>> images = tf.data.Dataset.from_tensors(tf.ones([256, 256])).repeat()
-        >>> squared = read(images.map(lambda image: image @ image)).root
-        >>> op_costs(squared, images, budget_s=1.0)[0].op
+        >>> squared = read_pipeline(images.map(lambda image: image @ image)).root
+        >>> measure_op_costs(squared, images, budget_s=1.0)[0].op
         'MatMul'
     """
     function = node.functions[0]
@@ -67,13 +67,13 @@ def op_costs(node: Node, elements: Dataset, *, budget_s: float) -> tuple[OpCost,
     # An element that cannot be made is the user's to see; a profiler that runs is the script's.
     with suppress(tf.errors.OpError):
         given += _few(elements, budget_s)
-        kernels = profiled(calls) if given else ()
+        kernels = profile_kernels(calls) if given else ()
     return tuple(_shared_out(kernels, _Lines(node)))
 
 
 def _few(elements: Dataset, budget_s: float) -> Iterator[list[Any]]:
     deadline = time.monotonic() + budget_s
-    for element in serially(elements).take(_CALLS):
+    for element in run_serially(elements).take(_CALLS):
         yield structure.to_tensor_list(elements.element_spec, element)
         if time.monotonic() > deadline:
             return
@@ -97,7 +97,7 @@ class _Lines:
     """
 
     def __init__(self, node: Node) -> None:
-        wrapper = getattr(node.dataset, kind_of(node.dataset).functions[0])
+        wrapper = getattr(node.dataset, kind_of(node.dataset).function_fields[0])
         while isinstance(wrapper, MapFunction) and wrapper.origin is not None:
             wrapper = wrapper.origin
         # Of two with one name, that of the calling function.
@@ -108,7 +108,7 @@ class _Lines:
         scope = _LOWERED.sub("", kernel)
         while scope:
             if scope in self._ops:
-                return users_place(self._ops[scope].traceback or ())
+                return user_location(self._ops[scope].traceback or ())
             scope = scope.rpartition("/")[0]
         return None
 
@@ -116,7 +116,7 @@ class _Lines:
 def _ops(graph: Any) -> Iterator[Any]:
     """Of a graph, after those of the functions, branches and loops that it calls."""
     for op in graph.get_operations():
-        for name in called(op.node_def):
+        for name in called_functions(op.node_def):
             inner = graph._get_function(name)
             yield from _ops(inner.graph) if inner is not None else ()
     yield from graph.get_operations()

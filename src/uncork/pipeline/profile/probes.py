@@ -20,19 +20,19 @@ from tensorflow.python.ops import gen_dataset_ops
 
 from uncork.compat.tfdata.dataset_classes import kind_of
 from uncork.compat.tfdata.dataset_ops import Dataset
-from uncork.compat.tfdata.dataset_rebuild import make, rebuild
+from uncork.compat.tfdata.dataset_rebuild import copy_with_fields, rebuild
 from uncork.core.evidence.stage import AUTOTUNE
 from uncork.pipeline.ir.builders import serial_interleave, serial_map
 from uncork.pipeline.ir.node import Node
 
 # A shuffle costs the same for each element whatever its buffer holds; a small one fills at once.
-SHUFFLE_BUFFER: Final = 32
+MAX_PROBE_SHUFFLE_ELEMENTS: Final = 32
 # A group should take long against the clock's resolution and a call from Python (about 30 us).
-GROUP_S: Final = 0.003
-GROUP_LIMIT: Final = 1024
+MIN_GROUP_S: Final = 0.003
+MAX_GROUP_ELEMENTS: Final = 1024
 # A group that took so long and computed for less may have waited for its turn on a busy machine: it
 # is pulled again, a few times. One that takes longer waits for something else.
-_WAITED_S: Final = 10 * GROUP_S
+_WAITED_S: Final = 10 * MIN_GROUP_S
 _AGAIN: Final = 3
 # Counting takes so many after the first by themselves, to see how long one takes; in what is left
 # of its time it looks at the clock about so often.
@@ -40,7 +40,7 @@ _SINGLY: Final = 8
 # Some clocks stand still meanwhile.
 _A_TICK_S: Final = 1e-6
 _LOOKS_AT_CLOCK: Final = 16
-ERRORS_LIMIT: Final = 5
+MAX_ERRORS: Final = 5
 # Inputs that a stage is given to see how many outputs it makes of them, and where it makes none.
 _FIRST_INPUTS: Final = 128
 _MOST_INPUTS: Final = 2_048
@@ -49,10 +49,10 @@ _TELLING: Final = 20
 _CHOOSING: Final = frozenset({"filter", "unique"})
 SAMPLED_ELEMENTS: Final = 16
 # However short a budget is, on a busy machine each probe shall have its turn.
-LAST_CALL_S: Final = 2.0
+MIN_LAST_CALL_S: Final = 2.0
 
 
-def serial_twin(node: Node, below: Sequence[Dataset]) -> Dataset:
+def serial_copy(node: Node, input_datasets: Sequence[Dataset]) -> Dataset:
     """A node as it costs least to time: one call at a time, nothing ahead, small shuffle buffer.
 
     A user's in-memory cache is used as it is, so that it is filled once and then shared; one in
@@ -61,19 +61,23 @@ def serial_twin(node: Node, below: Sequence[Dataset]) -> Dataset:
     """
     dataset = node.dataset
     endless = int(dataset.cardinality()) == tf.data.INFINITE_CARDINALITY
-    if not below or kind_of(dataset).op is None or (node.in_memory and not endless):
+    if (
+        not input_datasets
+        or kind_of(dataset).create_variant is None
+        or (node.is_memory_cache and not endless)
+    ):
         return dataset
-    if node.kind in ("prefetch", "cache", "snapshot") and not node.in_complete_files:
+    if node.kind in ("prefetch", "cache", "snapshot") and not node.is_complete_file_cache:
         # Prefetch is no work of its own; a cache in files must not be written by measuring.
-        return below[0]
+        return input_datasets[0]
     if node.kind == "shuffle":
-        size = tf.minimum(dataset._buffer_size, SHUFFLE_BUFFER)
-        return make(dataset, below, kind_of(dataset), _buffer_size=size)
+        size = tf.minimum(dataset._buffer_size, MAX_PROBE_SHUFFLE_ELEMENTS)
+        return copy_with_fields(dataset, input_datasets, kind_of(dataset), _buffer_size=size)
     if node.kind == "map" and hasattr(dataset, "_num_parallel_calls"):
-        return serial_map(below[0], dataset._map_func, dataset)
+        return serial_map(input_datasets[0], dataset._map_func, dataset)
     if node.parallelism not in (None, 1) and hasattr(dataset, "_num_parallel_calls"):
-        return _one_at_a_time(dataset, below)
-    return rebuild(dataset, below)
+        return _one_at_a_time(dataset, input_datasets)
+    return rebuild(dataset, input_datasets)
 
 
 def _one_at_a_time(dataset: Dataset, below: Sequence[Dataset]) -> Dataset:
@@ -82,10 +86,10 @@ def _one_at_a_time(dataset: Dataset, below: Sequence[Dataset]) -> Dataset:
     if int(np.asarray(held)) != AUTOTUNE:
         return serial_interleave(below[0], dataset)
     one = tf.constant(1, tf.int64)
-    return make(dataset, below, kind_of(dataset), _num_parallel_calls=one)
+    return copy_with_fields(dataset, below, kind_of(dataset), _num_parallel_calls=one)
 
 
-def serially(dataset: Dataset, *, threads: int = 1) -> Dataset:
+def run_serially(dataset: Dataset, *, threads: int = 1) -> Dataset:
     """Run on one thread, without the runtime's own rewrites, so that CPU time adds up."""
     options = tf.data.Options()
     options.autotune.enabled = False
@@ -95,22 +99,22 @@ def serially(dataset: Dataset, *, threads: int = 1) -> Dataset:
     return dataset.with_options(options)
 
 
-def grouped(dataset: Dataset, size: int, *, whole: bool = True) -> Dataset:
-    """Handles of ``size`` elements at a time; the elements themselves are computed.
+def group_elements(dataset: Dataset, group_size: int, *, drop_remainder: bool = True) -> Dataset:
+    """Handles of ``group_size`` elements at a time; the elements themselves are computed.
 
     Args:
         dataset: Any.
-        size: Elements of a group.
-        whole: Drop a last group that is not full.
+        group_size: Elements of a group.
+        drop_remainder: Drop a last group that is not full.
     """
     flat = len(dataset._flat_types)
     shapes, types = [tf.TensorShape([])] * flat, [tf.variant] * flat
     variant = gen_dataset_ops.window_dataset(
         dataset._variant_tensor,
-        size=size,
-        shift=size,
+        size=group_size,
+        shift=group_size,
         stride=1,
-        drop_remainder=whole,
+        drop_remainder=drop_remainder,
         output_shapes=shapes,
         output_types=types,
     )
@@ -118,24 +122,24 @@ def grouped(dataset: Dataset, size: int, *, whole: bool = True) -> Dataset:
     return dataset_ops._VariantDataset(variant, spec)
 
 
-def on_all_cores(dataset: Dataset) -> Dataset:
-    """Like :func:`serially`, but with a thread for each core to share the ops of a call."""
-    return serially(dataset, threads=0)  # TensorFlow's word for the number of cores
+def run_on_all_cores(dataset: Dataset) -> Dataset:
+    """Like :func:`run_serially`, but with a thread for each core to share the ops of a call."""
+    return run_serially(dataset, threads=0)  # TensorFlow's word for the number of cores
 
 
 @dataclass
 class Probe:
-    """Repeated timings of one dataset; each call of :meth:`turn` adds one.
+    """Repeated timings of one dataset; each call of :meth:`time_group` adds one.
 
     Attributes:
         dataset: What is timed, endlessly repeated.
-        how: What it is run under.
+        apply_options: What it is run under.
         cpu_s: CPU seconds for one element, one figure a turn.
         wall_s: Elapsed seconds likewise.
     """
 
     dataset: Dataset
-    how: Callable[[Dataset], Dataset] = serially
+    apply_options: Callable[[Dataset], Dataset] = run_serially
     cpu_s: list[float] = field(default_factory=list)
     wall_s: list[float] = field(default_factory=list)
     _size: int = 1
@@ -143,7 +147,7 @@ class Probe:
     _errors: int = 0
     _over: bool = False
 
-    def turn(self) -> None:
+    def time_group(self) -> None:
         """Pull one group and note what an element of it cost; nothing when the data gave out."""
         if self._over:
             return
@@ -172,7 +176,7 @@ class Probe:
                 self.cpu_s.append(first[0])
                 self.wall_s.append(first[1])
             return False
-        while second is not None and second[1] < GROUP_S and self._size < GROUP_LIMIT:
+        while second is not None and second[1] < MIN_GROUP_S and self._size < MAX_GROUP_ELEMENTS:
             self._open(self._size * 8)
             self._pull()
             second = self._pull_in_its_turn()
@@ -180,13 +184,13 @@ class Probe:
 
     def _open(self, size: int) -> None:
         self._size = size
-        self._groups = iter(grouped(self.how(self.dataset.repeat()), size))
+        self._groups = iter(group_elements(self.apply_options(self.dataset.repeat()), size))
 
     def _pull_in_its_turn(self) -> tuple[float, float] | None:
         """The quickest of some, where it may have waited for its turn."""
         found = self._pull()
         for _ in range(_AGAIN):
-            if found is None or not found[0] < GROUP_S <= found[1] < _WAITED_S:
+            if found is None or not found[0] < MIN_GROUP_S <= found[1] < _WAITED_S:
                 break
             found = min(found, self._pull() or found, key=lambda took: took[1])
         return found
@@ -202,30 +206,30 @@ class Probe:
         except tf.errors.OpError:
             # A corrupt file in the data is the user's; measure around it.
             self._errors += 1
-            self._over = self._errors >= ERRORS_LIMIT
+            self._over = self._errors >= MAX_ERRORS
             return None
         return time.process_time() - cpu, time.perf_counter() - wall
 
 
-def take_turns(probes: Sequence[Probe], budget_s: float, *, least: int = 3) -> None:
+def time_round_robin(probes: Sequence[Probe], budget_s: float, *, min_rounds: int = 3) -> None:
     """Time all probes in turn, so that a change of the machine's speed meets them alike."""
     deadline = time.monotonic() + budget_s
-    last_call = deadline + max(budget_s, LAST_CALL_S)
+    last_call = deadline + max(budget_s, MIN_LAST_CALL_S)
     rounds = 0
-    while rounds < least or time.monotonic() < deadline:
+    while rounds < min_rounds or time.monotonic() < deadline:
         for probe in probes:
             if time.monotonic() > last_call:
                 return
-            probe.turn()
+            probe.time_group()
         rounds += 1
 
 
-def bytes_of(dataset: Dataset, *, budget_s: float = 0.5) -> int | None:
+def mean_element_bytes(dataset: Dataset, *, budget_s: float = 0.5) -> int | None:
     """Mean bytes of the first elements; None for none."""
     sizes: list[int] = []
     deadline = time.monotonic() + budget_s
     try:
-        for element in serially(dataset).take(SAMPLED_ELEMENTS):
+        for element in run_serially(dataset).take(SAMPLED_ELEMENTS):
             sizes.append(element_bytes(element))
             if time.monotonic() > deadline:
                 break
@@ -254,25 +258,25 @@ def _tensor_bytes(tensor: Any) -> int:
     return int(array.nbytes)
 
 
-def inputs_for_one(node: Node, below: Dataset, *, budget_s: float = 1.0) -> float | None:
+def inputs_per_output(node: Node, input_dataset: Dataset, *, budget_s: float = 1.0) -> float | None:
     """How many input elements a filter, flat_map, interleave or unbatch takes for one output.
 
     Counted on the first inputs, on more of them where these give few; None when there was no time
     to see them through.
     """
     if node.kind == "group_by_window":
-        return _inputs_of_window(node, below, budget_s)
+        return _inputs_of_window(node, input_dataset, budget_s)
     inputs, found, slow = _FIRST_INPUTS, None, False
     chooses = node.kind in _CHOOSING
     enough = _TELLING if chooses else 1
     while inputs:
-        fed, begin = below.take(inputs), time.monotonic()
-        outputs = count(serially(rebuild(node.dataset, [fed])), budget_s=budget_s)
+        fed, begin = input_dataset.take(inputs), time.monotonic()
+        outputs = count_elements(run_serially(rebuild(node.dataset, [fed])), budget_s=budget_s)
         # Where nothing comes, nobody looks at the clock on the way.
         slow = slow or outputs is None or time.monotonic() - begin > budget_s / 16
         if outputs:
             taken = int(fed.cardinality())
-            taken = taken if taken >= 0 else count(fed, budget_s=budget_s) or inputs
+            taken = taken if taken >= 0 else count_elements(fed, budget_s=budget_s) or inputs
             found = taken / outputs
             if outputs >= enough or taken < inputs:
                 return found
@@ -294,10 +298,10 @@ def _inputs_of_window(node: Node, below: Dataset, budget_s: float) -> float | No
 
     def passed(inputs: int) -> tuple[int, int] | None:
         fed = below.take(inputs)
-        taken = count(fed, budget_s=budget_s)
+        taken = count_elements(fed, budget_s=budget_s)
         if not taken:
             return None
-        given = count(serially(rebuild(node.dataset, [fed])), budget_s=budget_s)
+        given = count_elements(run_serially(rebuild(node.dataset, [fed])), budget_s=budget_s)
         return (taken, given) if given else None
 
     for inputs in (_MOST_INPUTS, _FIRST_INPUTS):
@@ -312,12 +316,12 @@ def _inputs_of_window(node: Node, below: Dataset, budget_s: float) -> float | No
     return None
 
 
-def count(dataset: Dataset, *, budget_s: float) -> int | None:
+def count_elements(dataset: Dataset, *, budget_s: float) -> int | None:
     """Elements of one pass; None when it takes longer than the budget or fails."""
     begin = time.monotonic()
     total = 0
     try:
-        singly = iter(grouped(dataset, 1, whole=False))
+        singly = iter(group_elements(dataset, 1, drop_remainder=False))
         first, opened = next(singly, None), time.monotonic()
         if first is None:
             return 0
@@ -331,10 +335,10 @@ def count(dataset: Dataset, *, budget_s: float) -> int | None:
             return total
         # Quick ones many at once, but not so many that the clock is looked at too late.
         left_s = begin + budget_s - time.monotonic()
-        size = int(min(GROUP_LIMIT, left_s / _LOOKS_AT_CLOCK / each_s))
+        size = int(min(MAX_GROUP_ELEMENTS, left_s / _LOOKS_AT_CLOCK / each_s))
         groups = singly
         if size > 1:
-            groups, total = iter(grouped(dataset, size, whole=False)), 0
+            groups, total = iter(group_elements(dataset, size, drop_remainder=False)), 0
         for group in groups:
             total += int(gen_dataset_ops.dataset_cardinality(group[0]))
             if time.monotonic() > begin + budget_s:

@@ -10,27 +10,28 @@ from typing import Any
 
 import tensorflow as tf
 
-from uncork.pipeline.equivalence.seeded_twin import state_kept
-from uncork.pipeline.ir.tree import Pipeline, read
-from uncork.pipeline.profile.autotune_values import chosen_calls
+from uncork.pipeline.equivalence.seeded_twin import preserve_state
+from uncork.pipeline.ir.tree import Pipeline, read_pipeline
+from uncork.pipeline.profile.autotune_values import autotuned_parallelism
 
 
 @dataclass(frozen=True)
-class Supplied:
+class SupplyRate:
     """A whole pipeline, read by itself.
 
     Attributes:
         batches_per_s: 0.0 for an empty dataset.
-        cpu_s: CPU seconds of a batch, likewise.
-        chosen: What the autotuner chose, by the index of the stage (see :func:`chosen_calls`).
+        cpu_s_per_batch: CPU seconds of a batch, likewise.
+        autotuned_parallelism: What the autotuner chose, by the index of the stage (see
+            :func:`autotuned_parallelism`).
     """
 
     batches_per_s: float
-    cpu_s: float = 0.0
-    chosen: Mapping[int, int] = field(default_factory=dict)
+    cpu_s_per_batch: float = 0.0
+    autotuned_parallelism: Mapping[int, int] = field(default_factory=dict)
 
 
-def supply(dataset: Any, *, budget_s: float) -> Supplied:
+def measure_supply(dataset: Any, *, budget_s: float) -> SupplyRate:
     """How fast the whole pipeline gives batches when nobody else needs the machine.
 
     Args:
@@ -39,24 +40,24 @@ def supply(dataset: Any, *, budget_s: float) -> Supplied:
             and caches fill, is not counted.
 
     Example:
-        >>> supply(tf.data.Dataset.range(100).batch(10), budget_s=0.05).batches_per_s > 0
+        >>> measure_supply(tf.data.Dataset.range(100).batch(10), budget_s=0.05).batches_per_s > 0
         True
     """
-    pipeline = read(dataset)
-    with state_kept(pipeline):
+    pipeline = read_pipeline(dataset)
+    with preserve_state(pipeline):
         return _supplied(pipeline, budget_s)
 
 
-def _supplied(pipeline: Pipeline, budget_s: float) -> Supplied:
+def _supplied(pipeline: Pipeline, budget_s: float) -> SupplyRate:
     marks, chosen = _marks(pipeline, budget_s)
     if len(marks) < 2:
-        return Supplied(0.0)
+        return SupplyRate(0.0)
     half = marks[0][0] + (marks[-1][0] - marks[0][0]) / 2
     late = [mark for mark in marks if mark[0] >= half]
     late = late if len(late) > 1 else marks
     batches = len(late) - 1
     wall, cpu = late[-1][0] - late[0][0], late[-1][1] - late[0][1]
-    return Supplied(batches / wall if wall > 0 else 0.0, cpu / batches, chosen)
+    return SupplyRate(batches / wall if wall > 0 else 0.0, cpu / batches, chosen)
 
 
 def _marks(pipeline: Pipeline, budget_s: float) -> tuple[list[tuple[float, float]], dict[int, int]]:
@@ -76,4 +77,4 @@ def _marks(pipeline: Pipeline, budget_s: float) -> tuple[list[tuple[float, float
                 longest, read_longest = len(marks) - seen, iterator
         if len(marks) == seen:
             break
-    return marks, {} if read_longest is None else chosen_calls(pipeline, read_longest)
+    return marks, {} if read_longest is None else autotuned_parallelism(pipeline, read_longest)

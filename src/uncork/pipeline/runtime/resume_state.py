@@ -19,18 +19,18 @@ import tensorflow as tf
 
 from uncork.compat.tfdata.dataset_classes import kind_of
 from uncork.compat.tfdata.dataset_ops import Dataset
-from uncork.compat.tfdata.dataset_rebuild import ORIGINAL, make, rebuild
+from uncork.compat.tfdata.dataset_rebuild import ORIGINAL_ATTRIBUTE, copy_with_fields, rebuild
 from uncork.core.base.errors import EditRefused
-from uncork.pipeline.functions.function_graph import op_of
+from uncork.pipeline.functions.function_graph import op_name_of
 from uncork.pipeline.ir.node import Node
-from uncork.pipeline.ir.tree import Pipeline, read, remade
+from uncork.pipeline.ir.tree import Pipeline, read_pipeline, rebuild_tree
 
 # The generator's handle can only be read from the serialized pipeline, which holds all in-memory
 # arrays; beyond this (and the format's limit of 2 GB) nobody knows how many epochs it has counted.
 _SERIALIZED_LIMIT_BYTES: Final = 1 << 30
 
 
-def continued(pipeline: Pipeline) -> Pipeline:
+def continue_shuffles(pipeline: Pipeline) -> Pipeline:
     """The same pipeline, its rebuilt shuffles counting epochs together with the user's own.
 
     Call it last, on the pipeline that is to be trained on; not on one that is only tried.
@@ -41,19 +41,21 @@ def continued(pipeline: Pipeline) -> Pipeline:
     Raises:
         EditRefused: An order that the user's datasets may share cannot be kept.
     """
-    return read(remade(pipeline.root, _continue))
+    return read_pipeline(rebuild_tree(pipeline.root, _continue))
 
 
-def cannot_continue(pipeline: Pipeline) -> EditRefused | None:
-    """Why :func:`continued` would refuse a pipeline, told before it is tried; None where it may.
+def continuation_refusal(pipeline: Pipeline) -> EditRefused | None:
+    """Why :func:`continue_shuffles` would refuse a pipeline; None where it would not.
 
     Example:
         >>> numbers = tf.data.Dataset.from_tensor_slices([1, 2, 3]).shuffle(3, seed=1)
-        >>> cannot_continue(read(numbers)) is None
+        >>> continuation_refusal(read_pipeline(numbers)) is None
         True
     """
-    shuffles = (place.node.dataset for place in pipeline.places if place.node.kind == "shuffle")
-    originals = (shuffle.__dict__.get(ORIGINAL) for shuffle in shuffles)
+    shuffles = (
+        place.node.dataset for place in pipeline.stage_locations if place.node.kind == "shuffle"
+    )
+    originals = (shuffle.__dict__.get(ORIGINAL_ATTRIBUTE) for shuffle in shuffles)
     counted = (each for each in originals if each is not None and _is_counted(each))
     large = (each for each in counted if _holds_much(each))
     return next(map(_untold, large), None)
@@ -61,14 +63,14 @@ def cannot_continue(pipeline: Pipeline) -> EditRefused | None:
 
 def _continue(node: Node, inputs: Sequence[Dataset]) -> Dataset:
     dataset = node.dataset
-    if not inputs or kind_of(dataset).op is None:
+    if not inputs or kind_of(dataset).create_variant is None:
         return dataset
-    original = dataset.__dict__.get(ORIGINAL)
+    original = dataset.__dict__.get(ORIGINAL_ATTRIBUTE)
     if node.kind != "shuffle" or original is None or not _is_counted(original):
         return rebuild(dataset, inputs)
     handle = _seed_generator(original)
     if handle is not None:
-        return make(dataset, inputs, kind_of(dataset), seed_generator=handle)
+        return copy_with_fields(dataset, inputs, kind_of(dataset), seed_generator=handle)
     raise _untold(original)
 
 
@@ -113,7 +115,7 @@ def _seed_generator(shuffle: Dataset) -> Any | None:
         return None  # larger than it looked, or not to be written
     nodes = {node.name: node for node in tf.compat.v1.GraphDef.FromString(text).node}
     own = [node for node in nodes.values() if node.op == "ShuffleDatasetV3"]
-    return _as_tensor(nodes[op_of(own[-1].input[4])]) if own else None
+    return _as_tensor(nodes[op_name_of(own[-1].input[4])]) if own else None
 
 
 def _as_tensor(constant: Any) -> Any:
@@ -128,7 +130,7 @@ def _as_tensor(constant: Any) -> Any:
 
 
 def _holds_much(dataset: Dataset) -> bool:
-    return _array_bytes(read(dataset).root) > _SERIALIZED_LIMIT_BYTES
+    return _array_bytes(read_pipeline(dataset).root) > _SERIALIZED_LIMIT_BYTES
 
 
 def _array_bytes(node: Node) -> int:

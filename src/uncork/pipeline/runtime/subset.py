@@ -15,20 +15,20 @@ from uncork.compat.tfdata.dataset_classes import kind_of
 from uncork.compat.tfdata.dataset_ops import Dataset
 from uncork.compat.tfdata.dataset_rebuild import rebuild
 from uncork.pipeline.ir.node import Node
-from uncork.pipeline.ir.python_functions import keeps_python
-from uncork.pipeline.ir.tree import Pipeline, read
+from uncork.pipeline.ir.python_functions import has_memoized_python
+from uncork.pipeline.ir.tree import Pipeline, read_pipeline
 
 _TAKING: Final = frozenset({"take", "skip", "shard"})
 _COUNTING: Final = frozenset({"assert_cardinality", "choose"})
 
 
-def shortened(pipeline: Pipeline, parts: int, *, repeated: bool = False) -> Pipeline | None:
+def take_every_nth(pipeline: Pipeline, nth: int, *, is_repeated: bool = False) -> Pipeline | None:
     """The same work on every n-th element of each source.
 
     Args:
         pipeline: Nothing of which was read yet: shuffles and caches begin anew.
-        parts: That number, at least 2.
-        repeated: What the caches keep, or the sources where none does, is given again and again,
+        nth: That number, at least 2.
+        is_repeated: What the caches keep, or the sources where none does, is given again and again,
             so that a pass is about as long as it was.
 
     Returns:
@@ -38,18 +38,20 @@ def shortened(pipeline: Pipeline, parts: int, *, repeated: bool = False) -> Pipe
 
     Example:
         >>> import tensorflow as tf
-        >>> numbers = read(tf.data.Dataset.range(80).cache().batch(4))
-        >>> [shortened(numbers, 4, repeated=again).cardinality for again in (False, True)]
+        >>> numbers = read_pipeline(tf.data.Dataset.range(80).cache().batch(4))
+        >>> [take_every_nth(numbers, 4, is_repeated=again).cardinality for again in (False, True)]
         [5, 20]
     """
-    nodes = [place.node for place in pipeline.places]
+    nodes = [place.node for place in pipeline.stage_locations]
     sources = list(_sources(pipeline.root))
     lengths = [int(source.dataset.cardinality()) for source in sources]
     if any(_stays(node) for node in nodes) or min(lengths) < 0 or max(lengths) < 2:
         return None
     if any(_keeps(below) for source in sources for below in source.inputs):
         return None
-    return read(_Shortening(parts, parts if repeated else 1).visit(pipeline.root, covered=False))
+    return read_pipeline(
+        _Shortening(nth, nth if is_repeated else 1).visit(pipeline.root, covered=False)
+    )
 
 
 class _Shortening:
@@ -105,6 +107,6 @@ def _keeps(node: Node) -> bool:
 
 def _stays(node: Node) -> bool:
     """It cannot be made anew, or what it keeps is not one pass's own, or it counts or chooses."""
-    unknown = bool(node.inputs) and kind_of(node.dataset).op is None
-    lasting = keeps_python(node) or (node.kind == "cache" and not node.in_memory)
+    unknown = bool(node.inputs) and kind_of(node.dataset).create_variant is None
+    lasting = has_memoized_python(node) or (node.kind == "cache" and not node.is_memory_cache)
     return unknown or lasting or node.kind in _COUNTING

@@ -14,15 +14,15 @@ from typing import Any
 
 import tensorflow as tf
 
-from uncork.compat.tfdata.dataset_classes import COUNTING_SOURCES, kind_of
+from uncork.compat.tfdata.dataset_classes import PASS_COUNTING_SOURCES, kind_of
 from uncork.compat.tfdata.dataset_ops import Dataset
-from uncork.compat.tfdata.dataset_rebuild import make, rebuild
+from uncork.compat.tfdata.dataset_rebuild import copy_with_fields, rebuild
 from uncork.core.base.errors import EditRefused, WrongUse
 from uncork.pipeline.ir.node import Node
-from uncork.pipeline.ir.tree import Pipeline, read, remade
+from uncork.pipeline.ir.tree import Pipeline, read_pipeline, rebuild_tree
 
 
-def apart(pipeline: Pipeline) -> Pipeline:
+def copy_pipeline(pipeline: Pipeline) -> Pipeline:
     """Every known node made anew: reading the copy moves on no shuffle and fills no cache.
 
     What a class that Uncork does not know stands on is still the user's own.
@@ -30,21 +30,21 @@ def apart(pipeline: Pipeline) -> Pipeline:
     Example:
         >>> import tensorflow as tf
         >>> numbers = tf.data.Dataset.range(5).shuffle(5, seed=1)
-        >>> _ = list(apart(read(numbers)).dataset)  # the first epoch of the copy
+        >>> _ = list(copy_pipeline(read_pipeline(numbers)).dataset)  # the first epoch of the copy
         >>> list(numbers) == list(tf.data.Dataset.range(5).shuffle(5, seed=1))
         True
     """
-    return read(remade(pipeline.root, _copy))
+    return read_pipeline(rebuild_tree(pipeline.root, _copy))
 
 
 def _copy(node: Node, inputs: Sequence[Dataset]) -> Dataset:
     kind = kind_of(node.dataset)
-    if kind.op is None or not (inputs or kind.name in COUNTING_SOURCES):
+    if kind.create_variant is None or not (inputs or kind.name in PASS_COUNTING_SOURCES):
         return node.dataset
-    return make(node.dataset, inputs, kind)
+    return copy_with_fields(node.dataset, inputs, kind)
 
 
-def redirected(pipeline: Pipeline, directory: Path) -> Pipeline:
+def redirect_files(pipeline: Pipeline, directory: Path) -> Pipeline:
     """The same pipeline, with every cache file and snapshot written below ``directory``.
 
     A complete cache file of the user's is only read, by a trial as by the training. Each call uses
@@ -58,7 +58,9 @@ def redirected(pipeline: Pipeline, directory: Path) -> Pipeline:
         EditRefused: A node writes files, and its class cannot be rebuilt.
     """
     own = Path(tempfile.mkdtemp(dir=directory))
-    return read(remade(pipeline.root, lambda node, inputs: _redirect(node, inputs, own)))
+    return read_pipeline(
+        rebuild_tree(pipeline.root, lambda node, inputs: _redirect(node, inputs, own))
+    )
 
 
 def _redirect(node: Node, inputs: Sequence[Dataset], directory: Path) -> Dataset:
@@ -69,18 +71,18 @@ def _redirect(node: Node, inputs: Sequence[Dataset], directory: Path) -> Dataset
             "a pipeline that writes no files, or a cache or snapshot",
             "save the data in a separate script",
         )
-    if node.kind == "cache" and not node.in_memory:
-        if node.in_complete_files:
+    if node.kind == "cache" and not node.is_memory_cache:
+        if node.is_complete_file_cache:
             return rebuild(dataset, inputs)
         target = str(Path(tempfile.mkdtemp(prefix="cache", dir=directory), "cache"))
-        return make(dataset, inputs, kind_of(dataset), _filename=tf.constant(target))
+        return copy_with_fields(dataset, inputs, kind_of(dataset), _filename=tf.constant(target))
     if node.kind == "snapshot":
         path = tempfile.mkdtemp(prefix="snapshot", dir=directory)
-        return make(dataset, inputs, kind_of(dataset), _path=path)
+        return copy_with_fields(dataset, inputs, kind_of(dataset), _path=path)
     return rebuild(dataset, inputs) if inputs else dataset
 
 
-def readable(dataset: Any | None, scratch: str | Path) -> Pipeline | None:
+def create_trial_copy(dataset: Any | None, scratch_folder: str | Path) -> Pipeline | None:
     """A copy of the pipeline behind a dataset, to be tried; None when there is no dataset.
 
     It shares no shuffle's counter, no cache and no file with the user's.
@@ -90,9 +92,9 @@ def readable(dataset: Any | None, scratch: str | Path) -> Pipeline | None:
     """
     if dataset is None:
         return None
-    pipeline = read(dataset)
+    pipeline = read_pipeline(dataset)
     try:
-        return redirected(apart(pipeline), Path(scratch))
+        return redirect_files(copy_pipeline(pipeline), Path(scratch_folder))
     except EditRefused as refusal:
         raise WrongUse(
             f"a trial would write files of this pipeline: {refusal.received}",

@@ -8,9 +8,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from uncork.compat.tfdata.dataset_classes import COUNTING_SOURCES, kind_of
+from uncork.compat.tfdata.dataset_classes import PASS_COUNTING_SOURCES, kind_of
 from uncork.compat.tfdata.dataset_ops import Dataset
-from uncork.compat.tfdata.dataset_rebuild import make, rebuild
+from uncork.compat.tfdata.dataset_rebuild import copy_with_fields, rebuild
 from uncork.core.base.errors import EditRefused
 from uncork.core.edits.pipeline import (
     AutotuneOff,
@@ -38,42 +38,47 @@ from uncork.core.edits.pipeline import (
     VectorizeMap,
 )
 from uncork.pipeline.analysis.graph_rewrites import (
-    fused_repeat,
-    fused_without,
-    is_left_out,
-    leaves_out,
-    next_above,
-    not_fused_anew,
+    find_fused_repeat,
+    find_next_downstream,
+    has_noop_elimination,
+    is_fused_without,
+    is_noop,
+    prevent_new_fusion,
 )
 from uncork.pipeline.analysis.legality import (
-    batch_above,
-    cache_place,
-    errors_are_ignored,
+    can_run_inline,
+    find_cache_placement,
+    find_downstream_batch,
+    find_movable_maps,
+    has_ignored_errors,
     is_inlined,
     is_random,
-    maps_below,
-    may_run_inline,
 )
-from uncork.pipeline.analysis.lookahead_draws import draws_too_far
-from uncork.pipeline.ir.builders import barrier, inline_map, memory_cache, prefetched
+from uncork.pipeline.analysis.lookahead_draws import has_lookahead_draws
+from uncork.pipeline.ir.builders import (
+    add_rewrite_barrier,
+    autotuned_prefetch,
+    inline_map,
+    memory_cache,
+)
 from uncork.pipeline.ir.node import Node
-from uncork.pipeline.ir.parallel_calls import CALLS, with_calls
-from uncork.pipeline.ir.tree import Pipeline, read, remade
-from uncork.pipeline.transforms.dead_outputs import without_unused
-from uncork.pipeline.transforms.disk_cache import in_files
-from uncork.pipeline.transforms.edit_invariants import check_others_kept
-from uncork.pipeline.transforms.filter_pushdown import filtered_first
-from uncork.pipeline.transforms.generator_chunks import handed_over
-from uncork.pipeline.transforms.late_gather import gathered_last
-from uncork.pipeline.transforms.read_ahead import read_ahead
-from uncork.pipeline.transforms.rebatch import rebatched
+from uncork.pipeline.ir.parallel_calls import PARALLEL_CALLS_FIELD, set_open_parallel_calls
+from uncork.pipeline.ir.tree import Pipeline, read_pipeline, rebuild_tree
+from uncork.pipeline.transforms.dead_outputs import drop_unused_outputs
+from uncork.pipeline.transforms.disk_cache import add_disk_cache
+from uncork.pipeline.transforms.edit_invariants import check_other_stages_unchanged
+from uncork.pipeline.transforms.filter_pushdown import find_bypassable_maps
+from uncork.pipeline.transforms.generator_chunks import apply_generator_chunks
+from uncork.pipeline.transforms.late_gather import gather_rows_last
+from uncork.pipeline.transforms.read_ahead import apply_read_ahead
+from uncork.pipeline.transforms.rebatch import apply_rebatch
 from uncork.pipeline.transforms.stage_edits import (
-    interleave_in_parallel,
-    keep_generator,
-    less_ahead,
-    map_edited,
+    apply_generator_cache,
+    apply_map_edit,
+    apply_parallel_interleave,
+    reduce_prefetching,
 )
-from uncork.pipeline.transforms.vectorize import batched, vectorized
+from uncork.pipeline.transforms.vectorize import rebuild_batch, vectorize_map
 
 _OfOneStage = (
     InlineMap
@@ -98,7 +103,7 @@ _InOneBranch = (
 )
 
 
-def apply(pipeline: Pipeline, edit: PipelineEdit) -> Pipeline:
+def apply_edit(pipeline: Pipeline, edit: PipelineEdit) -> Pipeline:
     """The changed pipeline; the given one stays as it was and may still be used.
 
     Args:
@@ -110,15 +115,15 @@ def apply(pipeline: Pipeline, edit: PipelineEdit) -> Pipeline:
 
     Example:
         >>> import tensorflow as tf
-        >>> before = read(tf.data.Dataset.range(4).map(lambda x: x + 1).shuffle(4))
-        >>> after = apply(before, Cache(stage=1, expects=before.digest))
+        >>> before = read_pipeline(tf.data.Dataset.range(4).map(lambda x: x + 1).shuffle(4))
+        >>> after = apply_edit(before, Cache(stage=1, expected_digest=before.digest))
         >>> [node.kind for node in after.stages]
         ['range', 'map', 'cache', 'shuffle']
     """
-    if edit.expects != pipeline.digest:
+    if edit.expected_digest != pipeline.digest:
         chain = " > ".join(node.kind for node in pipeline.stages)
         raise EditRefused(
-            f"the pipeline has digest {pipeline.digest} ({chain}), not {edit.expects}",
+            f"the pipeline has digest {pipeline.digest} ({chain}), not {edit.expected_digest}",
             "the pipeline that the edit was made for",
             "run 'uncork tune' again",
         )
@@ -128,16 +133,18 @@ def apply(pipeline: Pipeline, edit: PipelineEdit) -> Pipeline:
         case AutotuneOff():
             changed = _without_autotune(pipeline)
         case GatherLast():
-            changed = gathered_last(pipeline)
+            changed = gather_rows_last(pipeline)
         case Rebatch():
-            changed = rebatched(pipeline, edit)
+            changed = apply_rebatch(pipeline, edit)
         case _:
             changed = _with_stage_edited(pipeline, edit)
-    found = read(with_calls(changed))
-    check_others_kept(pipeline, found)
+    found = read_pipeline(set_open_parallel_calls(changed))
+    check_other_stages_unchanged(pipeline, found)
     # A map that draws and is run in parallel promises no more than other draws.
-    resampled = isinstance(edit, ParallelMap) and is_random(pipeline.places[edit.stage].node)
-    if not resampled and draws_too_far(found) and not draws_too_far(pipeline):
+    resampled = isinstance(edit, ParallelMap) and is_random(
+        pipeline.stage_locations[edit.stage].node
+    )
+    if not resampled and has_lookahead_draws(found) and not has_lookahead_draws(pipeline):
         raise EditRefused(
             "numbers would be drawn for elements that nobody takes, and be missing in the next "
             "repetition",
@@ -148,26 +155,30 @@ def apply(pipeline: Pipeline, edit: PipelineEdit) -> Pipeline:
 
 
 def _with_stage_edited(pipeline: Pipeline, edit: StageEdit) -> Dataset:
-    if not 0 <= edit.stage < len(pipeline.places):
+    if not 0 <= edit.stage < len(pipeline.stage_locations):
         raise EditRefused(
-            f"no stage {edit.stage}", f"0 to {len(pipeline.places) - 1}", "run 'uncork tune' again"
+            f"no stage {edit.stage}",
+            f"0 to {len(pipeline.stage_locations) - 1}",
+            "run 'uncork tune' again",
         )
-    if not leaves_out(pipeline) and any(is_left_out(place.node) for place in pipeline.places):
+    if not has_noop_elimination(pipeline) and any(
+        is_noop(place.node) for place in pipeline.stage_locations
+    ):
         raise EditRefused(
             "a stage does nothing, and the options keep TensorFlow from leaving it out",
             "noop_elimination as TensorFlow has it, or no such stage",
             "take the stage out",
         )
-    place = pipeline.places[edit.stage]
+    place = pipeline.stage_locations[edit.stage]
     branch, top = place
     if isinstance(edit, GeneratorChunks):
-        instead = handed_over(pipeline, place, edit)
+        instead = apply_generator_chunks(pipeline, place, edit)
     else:
         top, instead = _replaced(edit, *place)
     old = branch.stages[top].dataset
-    for place in pipeline.places:  # several branches may read it
+    for place in pipeline.stage_locations:  # several branches may read it
         if place.node.dataset is old:
-            instead = not_fused_anew(instead, place.pipeline.stages, place.position)
+            instead = prevent_new_fusion(instead, place.pipeline.stages, place.position)
 
     # Branches that read the same dataset share its epochs and its cache: they still do.
     def made(node: Node, inputs: Sequence[Dataset]) -> Dataset:
@@ -175,15 +186,15 @@ def _with_stage_edited(pipeline: Pipeline, edit: StageEdit) -> Dataset:
             return instead
         return rebuild(node.dataset, inputs) if inputs else node.dataset
 
-    changed = remade(pipeline.root, made)
+    changed = rebuild_tree(pipeline.root, made)
     _check_still_shared(branch.stages[top], instead, changed)
     return changed
 
 
 def _check_still_shared(old: Node, instead: Dataset, changed: Dataset) -> None:
     """Refuse a copy of what other branches still read and draw from together with this one."""
-    copied = _drawing(old) - _drawing(read(instead).root)
-    if copied & _drawing(read(changed).root):
+    copied = _drawing(old) - _drawing(read_pipeline(instead).root)
+    if copied & _drawing(read_pipeline(changed).root):
         raise EditRefused(
             "below this stage lies a shuffle that another branch reads, too; a copy of it would"
             " draw an order of its own",
@@ -194,7 +205,7 @@ def _check_still_shared(old: Node, instead: Dataset, changed: Dataset) -> None:
 
 def _drawing(node: Node) -> set[int]:
     """Datasets below a node that draw an order, or numbers, for all who read them."""
-    own = {id(node.dataset)} if node.kind in ("shuffle", *COUNTING_SOURCES) else set()
+    own = {id(node.dataset)} if node.kind in ("shuffle", *PASS_COUNTING_SOURCES) else set()
     return own.union(*map(_drawing, node.inputs))
 
 
@@ -214,14 +225,14 @@ def _replaced(edit: _InOneBranch, pipeline: Pipeline, stage: int) -> tuple[int, 
             return _shuffle_first(pipeline, pipeline.stages[stage], stage)
         case VectorizeMap():
             return _vectorize(pipeline, _map_at(pipeline, stage), stage)
-        case DecodeAndCrop() if errors_are_ignored(pipeline, stage):
+        case DecodeAndCrop() if has_ignored_errors(pipeline, stage):
             raise EditRefused(
                 f"errors of stage {stage} are ignored further up, and fewer would be met",
                 "errors that end the pass",
                 "leave it as it is",
             )
         case SplitMap() | ParallelMap() | DrawFirst() | DecodeAndCrop() | PyFunctionCache():
-            return stage, map_edited(edit, _map_at(pipeline, stage))
+            return stage, apply_map_edit(edit, _map_at(pipeline, stage))
         case _:
             return stage, _in_place(edit, pipeline, stage)
 
@@ -235,19 +246,19 @@ def _in_place(edit: _OfOneStage, pipeline: Pipeline, stage: int) -> Dataset:
         case Cache():
             changed = _cache(pipeline, node, stage, memory_cache)
         case DiskCache():
-            changed = _cache(pipeline, node, stage, partial(in_files, pipeline, node, edit))
+            changed = _cache(pipeline, node, stage, partial(add_disk_cache, pipeline, node, edit))
         case DropUnused():
             changed = _drop_unused(pipeline, _map_at(pipeline, stage), stage)
         case FilterFirst():
             changed = _filter_first(pipeline, node, stage)
         case ParallelInterleave():
-            changed = interleave_in_parallel(pipeline, node, stage)
+            changed = apply_parallel_interleave(pipeline, node, stage)
         case ReadAhead():
-            changed = read_ahead(pipeline, node, stage, edit)
+            changed = apply_read_ahead(pipeline, node, stage, edit)
         case LessAhead():
-            changed = less_ahead(node)
+            changed = reduce_prefetching(node)
         case GeneratorCache():
-            changed = keep_generator(node, edit)
+            changed = apply_generator_cache(node, edit)
     return changed
 
 
@@ -263,7 +274,7 @@ def _without_autotune(pipeline: Pipeline) -> Dataset:
 def _prefetch(pipeline: Pipeline) -> Dataset:
     if pipeline.root.kind == "prefetch":
         raise EditRefused("the pipeline ends with a prefetch", "one that does not", "keep it")
-    return prefetched(pipeline.dataset)
+    return autotuned_prefetch(pipeline.dataset)
 
 
 def _map_at(pipeline: Pipeline, stage: int) -> Node:
@@ -275,22 +286,26 @@ def _map_at(pipeline: Pipeline, stage: int) -> Node:
     return node
 
 
-def onto(below: Dataset, nodes: Iterable[Node]) -> Dataset:
+def rebuild_onto(input_dataset: Dataset, nodes: Iterable[Node]) -> Dataset:
     """The given nodes, lowest first, each rebuilt on the one before."""
     for node in nodes:
-        below = rebuild(node.dataset, [below])
-    return below
+        input_dataset = rebuild(node.dataset, [input_dataset])
+    return input_dataset
 
 
 def _cache(
     pipeline: Pipeline, node: Node, stage: int, keep: Callable[[Dataset], Dataset]
 ) -> Dataset:
-    if node.in_memory:
+    if node.is_memory_cache:
         raise EditRefused(f"{node} is a cache already", "a stage without one", "keep it")
-    place = cache_place(pipeline, stage)
+    place = find_cache_placement(pipeline, stage)
     chain = pipeline.stages
-    changed = keep(onto(chain[place.above].dataset, (chain[i] for i in place.sunk)))
-    return _kept_apart(pipeline, changed, place.raised, gone=place.sunk)
+    changed = keep(
+        rebuild_onto(
+            chain[place.upstream_stage].dataset, (chain[i] for i in place.maps_before_cache)
+        )
+    )
+    return _kept_apart(pipeline, changed, place.stages_after_cache, gone=place.maps_before_cache)
 
 
 def _kept_apart(
@@ -299,14 +314,14 @@ def _kept_apart(
     """Stages rebuilt without the maps that stood between them; what these kept apart stays so."""
     chain, gone = pipeline.stages, set(gone)
     for i in stages:
-        if chain[i].kind == "repeat" and fused_without(chain, i, gone):
-            below = barrier(below)
+        if chain[i].kind == "repeat" and is_fused_without(chain, i, gone):
+            below = add_rewrite_barrier(below)
         below = rebuild(chain[i].dataset, [below])
     return below
 
 
 def _drop_unused(pipeline: Pipeline, node: Node, stage: int) -> Dataset:
-    changed = without_unused(pipeline, stage)
+    changed = drop_unused_outputs(pipeline, stage)
     if changed is None:
         raise EditRefused(
             f"below {node} nothing is made that it ignores, and that could be left out",
@@ -318,7 +333,7 @@ def _drop_unused(pipeline: Pipeline, node: Node, stage: int) -> Dataset:
 
 
 def _filter_first(pipeline: Pipeline, node: Node, stage: int) -> Dataset:
-    maps, predicate = filtered_first(pipeline, stage)
+    maps, predicate = find_bypassable_maps(pipeline, stage)
     if not maps:
         raise EditRefused(
             f"{node} must stay where it is",
@@ -330,14 +345,16 @@ def _filter_first(pipeline: Pipeline, node: Node, stage: int) -> Dataset:
     if predicate is None:
         dropped = rebuild(node.dataset, [below])
     else:
-        dropped = make(node.dataset, [below], kind_of(node.dataset), _predicate=predicate)
-    return onto(dropped, chain[maps[-1] : stage])
+        dropped = copy_with_fields(
+            node.dataset, [below], kind_of(node.dataset), _predicate=predicate
+        )
+    return rebuild_onto(dropped, chain[maps[-1] : stage])
 
 
 def _shuffle_first(pipeline: Pipeline, node: Node, stage: int) -> tuple[int, Dataset]:
     if node.kind != "shuffle":
         raise EditRefused(f"{node} is no shuffle", "a shuffle", "choose one")
-    chain, maps = pipeline.stages, maps_below(pipeline, stage)
+    chain, maps = pipeline.stages, find_movable_maps(pipeline, stage)
     if not maps:
         raise EditRefused(
             f"below {node} lies no map that could stand above it",
@@ -345,15 +362,15 @@ def _shuffle_first(pipeline: Pipeline, node: Node, stage: int) -> tuple[int, Dat
             "leave the shuffle where it is",
         )
     # Fused with a repeat, the shuffle draws otherwise than alone: that comes along.
-    top = fused_repeat(chain, stage) or stage
+    top = find_fused_repeat(chain, stage) or stage
     order = [*chain[stage : top + 1], *(chain[i] for i in maps)]
-    return top, onto(chain[maps[0] - 1].dataset, order)
+    return top, rebuild_onto(chain[maps[0] - 1].dataset, order)
 
 
 def _vectorize(pipeline: Pipeline, node: Node, stage: int) -> tuple[int, Dataset]:
-    place = batch_above(pipeline, stage)
+    place = find_downstream_batch(pipeline, stage)
     batch = pipeline.stages[place]
-    stacked = vectorized(node, batch)
+    stacked = vectorize_map(node, batch)
     if stacked is None:
         raise EditRefused(
             f"the function of {node} cannot take a whole batch",
@@ -361,21 +378,25 @@ def _vectorize(pipeline: Pipeline, node: Node, stage: int) -> tuple[int, Dataset
             "leave the map before the batch",
         )
     below = node.inputs[0].dataset
-    if stacked.first is not None:
-        below = make(node.dataset, [below], kind_of(node.dataset), _map_func=stacked.first)
-    gone = () if stacked.first is not None else (stage,)
+    if stacked.unbatched_function is not None:
+        below = copy_with_fields(
+            node.dataset, [below], kind_of(node.dataset), _map_func=stacked.unbatched_function
+        )
+    gone = () if stacked.unbatched_function is not None else (stage,)
     below = _kept_apart(pipeline, below, range(stage + 1, place), gone=gone)
     fields: dict[str, Any] = {"_map_func": stacked.function}
     if is_inlined(node):  # it was for brief calls: those of a batch are others
         fields |= {"_use_inter_op_parallelism": True, "_force_synchronous": False}
     if node.parallelism not in (None, 1):
         # So many elements at once are not so many batches, which all would be in memory.
-        fields[CALLS] = tf.constant(tf.data.AUTOTUNE, tf.int64)
-    return place, make(node.dataset, [batched(below, batch)], kind_of(node.dataset), **fields)
+        fields[PARALLEL_CALLS_FIELD] = tf.constant(tf.data.AUTOTUNE, tf.int64)
+    return place, copy_with_fields(
+        node.dataset, [rebuild_batch(below, batch)], kind_of(node.dataset), **fields
+    )
 
 
 def _inline(pipeline: Pipeline, node: Node, stage: int) -> Dataset:
-    if not may_run_inline(node):
+    if not can_run_inline(node):
         raise EditRefused(
             f"the calls of {node} cannot be made one after the other in the thread that asks",
             "a map without Python, branches and loops, which is not inline already; a parallel one "
@@ -383,7 +404,7 @@ def _inline(pipeline: Pipeline, node: Node, stage: int) -> Dataset:
             "leave it as it is",
         )
     changed = inline_map(node.inputs[0].dataset, node.dataset._map_func, node.dataset)
-    above = next_above(pipeline.stages, stage)
+    above = find_next_downstream(pipeline.stages, stage)
     # TensorFlow fuses a map with the batch above it, and hands each call to a thread again.
     batched = above is not None and pipeline.stages[above].kind == "batch"
-    return barrier(changed) if batched else changed
+    return add_rewrite_barrier(changed) if batched else changed

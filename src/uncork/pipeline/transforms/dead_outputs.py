@@ -14,9 +14,9 @@ import tensorflow as tf
 
 from uncork.compat.tfdata.dataset_classes import kind_of
 from uncork.compat.tfdata.dataset_ops import Dataset
-from uncork.compat.tfdata.dataset_rebuild import make, rebuild
-from uncork.pipeline.analysis.graph_rewrites import not_fused_anew
-from uncork.pipeline.analysis.legality import MOVABLE, errors_are_ignored, repeats_itself
+from uncork.compat.tfdata.dataset_rebuild import copy_with_fields, rebuild
+from uncork.pipeline.analysis.graph_rewrites import prevent_new_fusion
+from uncork.pipeline.analysis.legality import MOVABLE_KINDS, has_ignored_errors, is_repeatable
 from uncork.pipeline.functions.effects import stateful_ops
 from uncork.pipeline.functions.function_graph import (
     ConcreteFunction,
@@ -25,15 +25,15 @@ from uncork.pipeline.functions.function_graph import (
     replay,
     trace,
 )
-from uncork.pipeline.functions.splitting import NO_WORK
-from uncork.pipeline.ir.builders import MapFunction, derived
-from uncork.pipeline.ir.element_order import ordered_by_default
+from uncork.pipeline.functions.splitting import NO_WORK_OPS
+from uncork.pipeline.ir.builders import MapFunction, derive_map_function
+from uncork.pipeline.ir.element_order import is_ordered_by_default
 from uncork.pipeline.ir.node import Node
 from uncork.pipeline.ir.tree import Pipeline
-from uncork.pipeline.transforms.vectorize import batched
+from uncork.pipeline.transforms.vectorize import rebuild_batch
 
 # What they give of an element does not depend on what else is in it.
-_PASSING: Final = MOVABLE | {"take", "skip", "shard", "batch"}
+_PASSING: Final = MOVABLE_KINDS | {"take", "skip", "shard", "batch"}
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class _Stretch:
     live: tuple[int, ...]
 
 
-def unused(pipeline: Pipeline, stage: int) -> dict[int, MapFunction]:
+def find_unused_outputs(pipeline: Pipeline, stage: int) -> dict[int, MapFunction]:
     """The maps that work for something that a map further up ignores.
 
     Legal because what is left out draws nothing, keeps no state and runs no Python: nobody could
@@ -66,9 +66,13 @@ def unused(pipeline: Pipeline, stage: int) -> dict[int, MapFunction]:
 
     Example:
         >>> import tensorflow as tf
-        >>> from uncork.pipeline.ir.tree import read
+        >>> from uncork.pipeline.ir.tree import read_pipeline
         >>> both = tf.data.Dataset.range(9).map(lambda x: (x * 2, tf.exp(tf.cast(x, tf.float32))))
-        >>> list(unused(read(both.shuffle(9).map(lambda twice, power: twice)), 3))
+        >>> list(
+        ...     find_unused_outputs(
+        ...         read_pipeline(both.shuffle(9).map(lambda twice, power: twice)), 3
+        ...     )
+        ... )
         [1]
     """
     found: dict[int, MapFunction] = {}
@@ -78,7 +82,7 @@ def unused(pipeline: Pipeline, stage: int) -> dict[int, MapFunction]:
     return found
 
 
-def without_unused(pipeline: Pipeline, stage: int) -> Dataset | None:
+def drop_unused_outputs(pipeline: Pipeline, stage: int) -> Dataset | None:
     """What gives the elements of a map, without making what it ignores.
 
     Args:
@@ -96,13 +100,13 @@ def without_unused(pipeline: Pipeline, stage: int) -> Dataset | None:
     for stretch in reversed(stretches):
         maker = chain[stretch.maker]
         below = _mapped(maker, below, _trimmed(maker, taken, stretch.live))
-        below = not_fused_anew(below, chain, stretch.maker)
+        below = prevent_new_fusion(below, chain, stretch.maker)
         for node in chain[stretch.maker + 1 : stretch.taker]:
             below = _passed_on(node, below, stretch.live)
         taken = stretch.live
     node = chain[stage]
     function = _part(node.functions[0], taken, _outputs(node.functions[0]))
-    return _mapped(node, below, derived(node.dataset._map_func, function))
+    return _mapped(node, below, derive_map_function(node.dataset._map_func, function))
 
 
 def _stretches(pipeline: Pipeline, stage: int) -> list[_Stretch]:
@@ -114,8 +118,8 @@ def _stretches(pipeline: Pipeline, stage: int) -> list[_Stretch]:
 
 
 def _downwards(pipeline: Pipeline, stage: int) -> Iterator[_Stretch]:
-    chain, ordered = pipeline.stages, ordered_by_default(pipeline)
-    if chain[stage].kind != "map" or errors_are_ignored(pipeline, stage):
+    chain, ordered = pipeline.stages, is_ordered_by_default(pipeline)
+    if chain[stage].kind != "map" or has_ignored_errors(pipeline, stage):
         return
     taker, live = stage, set(_arguments(chain[stage].functions[0]))
     for index in reversed(range(1, stage)):
@@ -136,7 +140,7 @@ def _downwards(pipeline: Pipeline, stage: int) -> Iterator[_Stretch]:
 
 def _may_be_another(node: Node, *, ordered: bool) -> bool:
     """A cache in memory, where what it holds would be the same."""
-    return node.in_memory and repeats_itself(node, ordered=ordered)
+    return node.is_memory_cache and is_repeatable(node, is_ordered=ordered)
 
 
 def _specs(node: Node) -> list[Any]:
@@ -166,7 +170,7 @@ def _arguments(function: ConcreteFunction, given: Sequence[int] | None = None) -
 def _needed(function: ConcreteFunction, given: Sequence[int]) -> set[str]:
     graph = graph_of(function)
     effects = (f"^{name}" for name in graph.effects)
-    return graph.needed([*(graph.outputs[i] for i in given), *effects])
+    return graph.required_ops([*(graph.outputs[i] for i in given), *effects])
 
 
 def _left_out(function: ConcreteFunction, given: Sequence[int]) -> set[str]:
@@ -181,7 +185,7 @@ def _draws(function: ConcreteFunction, given: Sequence[int]) -> bool:
 
 def _is_spared(node: Node, given: Sequence[int]) -> bool:
     nodes = graph_of(node.functions[0]).nodes
-    return any(nodes[name].op not in NO_WORK for name in _left_out(node.functions[0], given))
+    return any(nodes[name].op not in NO_WORK_OPS for name in _left_out(node.functions[0], given))
 
 
 def _part(
@@ -201,15 +205,15 @@ def _part(
 def _trimmed(node: Node, taken: Sequence[int], given: Sequence[int]) -> MapFunction:
     specs = _specs(node)
     function = _part(node.functions[0], taken, given)
-    return derived(node.dataset._map_func, function, tuple(specs[i] for i in given))
+    return derive_map_function(node.dataset._map_func, function, tuple(specs[i] for i in given))
 
 
 def _mapped(node: Node, below: Dataset, function: MapFunction) -> Dataset:
-    return make(node.dataset, [below], kind_of(node.dataset), _map_func=function)
+    return copy_with_fields(node.dataset, [below], kind_of(node.dataset), _map_func=function)
 
 
 def _passed_on(node: Node, below: Dataset, live: Sequence[int]) -> Dataset:
     if node.kind == "filter":
-        asked = derived(node.dataset._predicate, _part(node.functions[0], live, (0,)))
-        return make(node.dataset, [below], kind_of(node.dataset), _predicate=asked)
-    return batched(below, node) if node.kind == "batch" else rebuild(node.dataset, [below])
+        asked = derive_map_function(node.dataset._predicate, _part(node.functions[0], live, (0,)))
+        return copy_with_fields(node.dataset, [below], kind_of(node.dataset), _predicate=asked)
+    return rebuild_batch(below, node) if node.kind == "batch" else rebuild(node.dataset, [below])

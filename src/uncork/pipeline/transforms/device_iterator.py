@@ -18,42 +18,44 @@ from uncork.compat.tfdata.dataset_ops import Dataset
 from uncork.core.base.errors import EditRefused
 from uncork.pipeline.functions.function_graph import Tensor
 from uncork.pipeline.ir.tree import Pipeline
-from uncork.pipeline.transforms.trailing_maps import LastMaps, named_maps
+from uncork.pipeline.transforms.trailing_maps import TrailingMaps, find_expected_maps
 
 # Where TensorFlow's iterator keeps what reads ahead for it.
 _RESOURCE: Final = "_iterator_resource"
 
 
-class MadeThere:
+class DeviceMappedPipeline:
     """A pipeline whose last maps are done on a device when an element is asked for.
 
     Args:
         pipeline: With these maps.
-        expects: Digest of what they do.
+        expected_digest: Digest of what they do.
         device: In TensorFlow's words.
 
     Attributes:
-        below: The pipeline without them: what is sent.
-        spec: Of the elements that are made.
+        input_dataset: The pipeline without them: what is sent.
+        element_spec: Of the elements that are made.
 
     Raises:
         EditRefused: It does not end with these maps, or there is no such device.
 
     Example:
-        >>> from uncork.pipeline.transforms.trailing_maps import last_maps
-        >>> from uncork.pipeline.ir.tree import read
+        >>> from uncork.pipeline.transforms.trailing_maps import find_trailing_maps
+        >>> from uncork.pipeline.ir.tree import read_pipeline
         >>> pixels = tf.data.Dataset.from_tensors((tf.zeros([4], tf.uint8), 7)).batch(2)
-        >>> scaled = read(pixels.map(lambda x, y: (tf.cast(x, tf.float32), y)))
-        >>> there = MadeThere(scaled, last_maps(scaled)[0].digest, tf.zeros([]).device)
+        >>> scaled = read_pipeline(pixels.map(lambda x, y: (tf.cast(x, tf.float32), y)))
+        >>> there = DeviceMappedPipeline(
+        ...     scaled, find_trailing_maps(scaled)[0].digest, tf.zeros([]).device
+        ... )
         >>> there.below.element_spec[0].dtype, next(there.iterator())[0].dtype
         (tf.uint8, tf.float32)
     """
 
-    def __init__(self, pipeline: Pipeline, expects: str, device: str) -> None:
-        self._maps = named_maps(pipeline, expects)
-        self.below: Dataset = self._maps.below
-        self.spec: Any = self._maps.structure
-        self._handed_on = self._maps.handed_on
+    def __init__(self, pipeline: Pipeline, expected_digest: str, device: str) -> None:
+        self._maps = find_expected_maps(pipeline, expected_digest)
+        self.input_dataset: Dataset = self._maps.input_dataset
+        self.element_spec: Any = self._maps.element_spec
+        self._handed_on = self._maps.passthrough_inputs
         _check(device)
         try:
             self._make = _compiled(self._maps, device)
@@ -64,50 +66,55 @@ class MadeThere:
                 "run 'uncork tune' again to make a plan for this device",
             ) from None
 
-    def made(self, given: Any) -> Any:
-        """What the maps make of an element of :attr:`below`, on the device."""
-        flat = tf.nest.flatten(given)
+    def map_element(self, element: Any) -> Any:
+        """What the maps make of an element of :attr:`input_dataset`, on the device."""
+        flat = tf.nest.flatten(element)
         made = iter(self._make(*flat))
         parts = [next(made) if i is None else flat[i] for i in self._handed_on]
-        return tf.nest.pack_sequence_as(self.spec, parts)
+        return tf.nest.pack_sequence_as(self.element_spec, parts)
 
-    def made_here(self) -> Dataset:
-        """Pairs: each element of :attr:`below`, and what the maps make of it in the pipeline."""
-        return self.below.map(lambda *given: (given, self._maps.made(given)))
+    def pair_with_host_results(self) -> Dataset:
+        """Pairs: each element of :attr:`input_dataset`, and what the maps return for it."""
+        return self.input_dataset.map(lambda *given: (given, self._maps.map_element(given)))
 
-    def iterator(
-        self, iterate: Callable[[Dataset], Any] = iter, of: Dataset | None = None
-    ) -> MadeIterator:
+    def create_iterator(
+        self,
+        iterate_dataset: Callable[[Dataset], Any] = iter,
+        visible_dataset: Dataset | None = None,
+    ) -> DeviceMappedIterator:
         """Over the elements as they are made.
 
         Args:
-            iterate: Gives TensorFlow's own iterator over a dataset.
-            of: What a loop iterates over, as it sees it; lives as long as the iterator.
+            iterate_dataset: Gives TensorFlow's own iterator over a dataset.
+            visible_dataset: What a loop iterates over, as it sees it; lives as long as the
+                iterator.
         """
-        return MadeIterator(self, iterate(self.below), of)
+        return DeviceMappedIterator(self, iterate_dataset(self.input_dataset), visible_dataset)
 
 
-class MadeIterator(OwnedIterator):  # type: ignore[misc]
+class DeviceMappedIterator(OwnedIterator):  # type: ignore[misc]
     """Passes for TensorFlow's iterator over the pipeline as written.
 
     Args:
-        there: Makes the elements.
+        mapped_pipeline: Makes the elements.
         source: Over what they are made from; shared by all that stand in for this iterator.
-        of: As of :meth:`MadeThere.iterator`.
+        visible_dataset: As of :meth:`MadeThere.create_iterator`.
     """
 
-    def __init__(self, there: MadeThere, source: Any, of: Dataset | None) -> None:
-        self._there, self._source, self._of = there, source, of
+    def __init__(
+        self, mapped_pipeline: DeviceMappedPipeline, source: Any, visible_dataset: Dataset | None
+    ) -> None:
+        self._there, self._source, self._of = mapped_pipeline, source, visible_dataset
         self._dataset = source._dataset
-        self._element_spec = there.spec
-        self._flat_output_types = structure.get_flat_tensor_types(there.spec)
-        self._flat_output_shapes = structure.get_flat_tensor_shapes(there.spec)
+        self._element_spec = mapped_pipeline.element_spec
+        self._flat_output_types = structure.get_flat_tensor_types(mapped_pipeline.element_spec)
+        self._flat_output_shapes = structure.get_flat_tensor_shapes(mapped_pipeline.element_spec)
         self._get_next_call_count = 0
 
     def _next_internal(self) -> Any:
         if not tf.executing_eagerly():
             return super()._next_internal()
-        return self._there.made(self._source._next_internal())
+        return self._there.map_element(self._source._next_internal())
 
     def __getattr__(self, name: str) -> Any:
         """A function that is given the iterator takes its elements from a resource: it gets one."""
@@ -116,7 +123,7 @@ class MadeIterator(OwnedIterator):  # type: ignore[misc]
         there, source = self._there, self._source
         with tf.init_scope():
             onward = tf.data.Dataset.from_generator(
-                lambda: _onward(there, source), output_signature=there.spec
+                lambda: _onward(there, source), output_signature=there.element_spec
             )
             self._onward = iter(onward.with_options(_as_asked()))
             self._iterator_resource = self._onward._iterator_resource
@@ -136,8 +143,8 @@ class MadeIterator(OwnedIterator):  # type: ignore[misc]
         return self._source._restore(state)
 
 
-def _onward(there: MadeThere, source: Iterator[Any]) -> Iterator[Any]:
-    return map(there.made, source)
+def _onward(there: DeviceMappedPipeline, source: Iterator[Any]) -> Iterator[Any]:
+    return map(there.map_element, source)
 
 
 def _as_asked() -> tf.data.Options:
@@ -148,15 +155,15 @@ def _as_asked() -> tf.data.Options:
     return options
 
 
-def _compiled(maps: LastMaps, device: str) -> Callable[..., list[Tensor]]:
+def _compiled(maps: TrailingMaps, device: str) -> Callable[..., list[Tensor]]:
     """What they make, and do not only hand on, of flat tensors."""
-    made_of, handed_on = maps.on(device), maps.handed_on
+    made_of, handed_on = maps.on_device(device), maps.passthrough_inputs
 
     def make(*flat: Tensor) -> list[Tensor]:
         parts = zip(tf.nest.flatten(made_of(flat)), handed_on, strict=True)
         return [part for part, origin in parts if origin is None]
 
-    specs = tf.nest.flatten(maps.below.element_spec)
+    specs = tf.nest.flatten(maps.input_dataset.element_spec)
     compiled: Callable[..., list[Tensor]] = tf.function(
         make, autograph=False
     ).get_concrete_function(*specs)

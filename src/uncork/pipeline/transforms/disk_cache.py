@@ -10,26 +10,30 @@ from uncork.compat.tfdata.dataset_ops import Dataset
 from uncork.compat.tfdata.dataset_rebuild import rebuild
 from uncork.core.base.errors import EditRefused
 from uncork.core.edits.pipeline import DiskCache
-from uncork.pipeline.ir.builders import barrier, file_cache
-from uncork.pipeline.ir.cache_files import new_files
+from uncork.pipeline.ir.builders import add_rewrite_barrier, file_cache
+from uncork.pipeline.ir.cache_files import create_cache_files
 from uncork.pipeline.ir.node import Node
-from uncork.pipeline.ir.parallel_calls import with_calls
-from uncork.pipeline.ir.tree import Pipeline, read, remade
+from uncork.pipeline.ir.parallel_calls import set_open_parallel_calls
+from uncork.pipeline.ir.tree import Pipeline, read_pipeline, rebuild_tree
 
 
-def in_files(pipeline: Pipeline, node: Node, edit: DiskCache, below: Dataset) -> Dataset:
+def add_disk_cache(
+    pipeline: Pipeline, node: Node, edit: DiskCache, input_dataset: Dataset
+) -> Dataset:
     """Keep in files what is given; a place-holder where the edit names no folder.
 
     Args:
         pipeline: That the edit is applied to, or a branch of it.
         node: Whose elements are to be kept.
         edit: Says where, and how many bytes they take.
-        below: Gives these elements.
+        input_dataset: Gives these elements.
 
     Raises:
         EditRefused: Several branches read them, or the folder cannot take them.
     """
-    readers = sum(place.node.dataset is node.dataset for place in pipeline.outermost.places)
+    readers = sum(
+        place.node.dataset is node.dataset for place in pipeline.outermost.stage_locations
+    )
     if readers > 1:
         raise EditRefused(
             f"{readers} branches read {node}, and TensorFlow lets only one of them fill a cache in "
@@ -37,10 +41,12 @@ def in_files(pipeline: Pipeline, node: Node, edit: DiskCache, below: Dataset) ->
             "a part of the pipeline that is read once in each pass",
             "leave it as it is",
         )
-    return file_cache(below, new_files(edit.folder, edit.bytes) if edit.folder else None)
+    return file_cache(
+        input_dataset, create_cache_files(edit.folder, edit.size_bytes) if edit.folder else None
+    )
 
 
-def without_place_holders(pipeline: Pipeline) -> Pipeline:
+def remove_cache_placeholders(pipeline: Pipeline) -> Pipeline:
     """The same, with all made anew that a cache in files without a place was to keep.
 
     Legal because a cache passes on what it is given. An empty barrier takes its place, so that
@@ -48,30 +54,30 @@ def without_place_holders(pipeline: Pipeline) -> Pipeline:
 
     Example:
         >>> import tensorflow as tf
-        >>> from uncork.pipeline.transforms.apply import apply
-        >>> numbers = read(tf.data.Dataset.range(3).map(lambda x: x + 1).batch(2))
-        >>> cached = apply(numbers, DiskCache(stage=1, expects=numbers.digest))
-        >>> [node.kind for node in without_place_holders(cached).stages]
+        >>> from uncork.pipeline.transforms.apply import apply_edit
+        >>> numbers = read_pipeline(tf.data.Dataset.range(3).map(lambda x: x + 1).batch(2))
+        >>> cached = apply_edit(numbers, DiskCache(stage=1, expected_digest=numbers.digest))
+        >>> [node.kind for node in remove_cache_placeholders(cached).stages]
         ['range', 'map', 'options', 'batch']
     """
 
     def made(node: Node, inputs: Sequence[Dataset]) -> Dataset:
-        if node.is_place_holder:
-            return barrier(inputs[0])
+        if node.is_cache_placeholder:
+            return add_rewrite_barrier(inputs[0])
         return rebuild(node.dataset, inputs) if inputs else node.dataset
 
-    return read(with_calls(remade(pipeline.root, made)))
+    return read_pipeline(set_open_parallel_calls(rebuild_tree(pipeline.root, made)))
 
 
-def fill(pipeline: Pipeline) -> None:
+def fill_disk_caches(pipeline: Pipeline) -> None:
     """Read through what is to be kept in files of Uncork's own: from then on anybody may read them.
 
     Raises:
         EditRefused: It cannot be read or written to its end.
     """
-    for place in pipeline.places:
-        files = place.node.own_files
-        if files is None or files.complete:
+    for place in pipeline.stage_locations:
+        files = place.node.uncork_cache_files
+        if files is None or files.is_complete:
             continue
         try:
             for _ in place.node.dataset:
@@ -85,14 +91,14 @@ def fill(pipeline: Pipeline) -> None:
             ) from error
 
 
-def files_complete(pipeline: Pipeline) -> bool:
+def has_complete_disk_caches(pipeline: Pipeline) -> bool:
     """All caches in files are full: from now on anybody may read them, several at once."""
-    files = (place.node.own_files for place in pipeline.places)
-    return all(each.complete for each in files if each is not None)
+    files = (place.node.uncork_cache_files for place in pipeline.stage_locations)
+    return all(each.is_complete for each in files if each is not None)
 
 
-def from_disk(pipeline: Pipeline | None) -> None:
+def drop_cache_files_from_memory(pipeline: Pipeline | None) -> None:
     """Have the next pass read full caches in files from the disk, not from the system's memory."""
-    for place in pipeline.places if pipeline is not None else ():
-        if place.node.own_files is not None and place.node.own_files.complete:
-            place.node.own_files.leave_memory()
+    for place in pipeline.stage_locations if pipeline is not None else ():
+        if place.node.uncork_cache_files is not None and place.node.uncork_cache_files.is_complete:
+            place.node.uncork_cache_files.drop_page_cache()

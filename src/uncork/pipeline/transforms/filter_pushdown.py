@@ -11,28 +11,30 @@ from collections.abc import Iterator
 from itertools import takewhile
 from typing import Any, Final
 
-from uncork.pipeline.analysis.legality import errors_are_ignored
-from uncork.pipeline.functions.effects import READS, is_order_free, reads_variables
+from uncork.pipeline.analysis.legality import has_ignored_errors
+from uncork.pipeline.functions.effects import READ_OPS, has_variable_reads, is_order_free
 from uncork.pipeline.functions.function_graph import (
     ConcreteFunction,
     Graph,
     argument_specs,
     graph_of,
-    op_of,
+    op_name_of,
     replay,
     trace,
 )
-from uncork.pipeline.functions.splitting import CHEAP, NO_WORK
-from uncork.pipeline.ir.builders import MapFunction, derived
+from uncork.pipeline.functions.splitting import CHEAP_OPS, NO_WORK_OPS
+from uncork.pipeline.ir.builders import MapFunction, derive_map_function
 from uncork.pipeline.ir.node import Node
 from uncork.pipeline.ir.tree import Pipeline
 
 # Elements that these drop are known by where they stand.
-BY_NUMBER: Final = frozenset({"shard", "skip"})
+INDEX_BASED_KINDS: Final = frozenset({"shard", "skip"})
 _REMAINDER: Final = frozenset({"FloorMod", "Mod", "TruncateMod"})
 
 
-def filtered_first(pipeline: Pipeline, stage: int) -> tuple[tuple[int, ...], MapFunction | None]:
+def find_bypassable_maps(
+    pipeline: Pipeline, stage: int
+) -> tuple[tuple[int, ...], MapFunction | None]:
     """The maps directly below a filter, shard or skip that need not run for what it drops.
 
     Legal because each of them makes one element of one, by itself alone: whether an element is
@@ -49,15 +51,15 @@ def filtered_first(pipeline: Pipeline, stage: int) -> tuple[tuple[int, ...], Map
 
     Example:
         >>> import tensorflow as tf
-        >>> from uncork.pipeline.ir.tree import read
+        >>> from uncork.pipeline.ir.tree import read_pipeline
         >>> data = tf.data.Dataset.range(9).map(lambda x: (x, tf.ones([x])))
-        >>> filtered_first(read(data.filter(lambda x, ones: x > 3)), 2)[0]
+        >>> find_bypassable_maps(read_pipeline(data.filter(lambda x, ones: x > 3)), 2)[0]
         (1,)
     """
     node = pipeline.stages[stage]
-    if errors_are_ignored(pipeline, stage):
+    if has_ignored_errors(pipeline, stage):
         return (), None
-    if node.kind in BY_NUMBER:
+    if node.kind in INDEX_BASED_KINDS:
         maps = takewhile(lambda pair: _is_harmless(pair[1]), _maps_below(pipeline, stage))
         return tuple(index for index, _ in maps), None
     if node.kind != "filter" or not _is_movable(node.functions[0]):
@@ -71,20 +73,20 @@ def filtered_first(pipeline: Pipeline, stage: int) -> tuple[tuple[int, ...], Map
             break
         found.append(index)
         function = composed
-        predicate = derived(node.dataset._predicate, function)
+        predicate = derive_map_function(node.dataset._predicate, function)
     return tuple(found), predicate
 
 
-def goes_by_number(node: Node) -> bool:
+def is_index_based(node: Node) -> bool:
     """A shard, or a filter that keeps one of so many elements by their number.
 
     Example:
         >>> import tensorflow as tf
-        >>> from uncork.pipeline.ir.tree import read
+        >>> from uncork.pipeline.ir.tree import read_pipeline
         >>> data = tf.data.Dataset.range(9).enumerate()
-        >>> goes_by_number(read(data.filter(lambda number, x: number % 3 == 0)).root)
+        >>> is_index_based(read_pipeline(data.filter(lambda number, x: number % 3 == 0)).root)
         True
-        >>> goes_by_number(read(data.filter(lambda number, x: x % 3 == 0)).root)
+        >>> is_index_based(read_pipeline(data.filter(lambda number, x: x % 3 == 0)).root)
         False
     """
     if node.kind == "shard":
@@ -93,7 +95,7 @@ def goes_by_number(node: Node) -> bool:
     if node.kind != "filter" or below.kind != "zip" or below.inputs[0].kind != "range":
         return False
     graph = graph_of(node.functions[0])
-    needed = graph.needed(graph.outputs)
+    needed = graph.required_ops(graph.outputs)
     number, *others = graph.arguments
     by_number = number in needed and not needed.intersection(others)
     return by_number and any(graph.nodes[name].op in _REMAINDER for name in needed - {number})
@@ -115,12 +117,12 @@ def _is_harmless(node: Node) -> bool:
 
 def _speaks(graph: Graph) -> bool:
     """It has an assertion or a print; what it looks up is not one."""
-    return any(graph.nodes[name].op not in READS for name in graph.effects)
+    return any(graph.nodes[name].op not in READ_OPS for name in graph.effects)
 
 
 def _is_movable(function: ConcreteFunction) -> bool:
     """What it reads of a variable may be another value earlier, while other elements are made."""
-    return is_order_free(function) and not reads_variables(function)
+    return is_order_free(function) and not has_variable_reads(function)
 
 
 def _composed(mapped: ConcreteFunction, predicate: ConcreteFunction) -> ConcreteFunction | None:
@@ -130,18 +132,18 @@ def _composed(mapped: ConcreteFunction, predicate: ConcreteFunction) -> Concrete
     first, second = graph_of(mapped), graph_of(predicate)
     if _speaks(first) or _speaks(second):
         return None
-    inner = second.needed(second.outputs)
+    inner = second.required_ops(second.outputs)
     looked_at = [i for i, name in enumerate(second.arguments) if name in inner]
     passed_on = [first.outputs[i] for i in looked_at]
-    outer = first.needed(passed_on)
-    if any(first.nodes[name].op not in CHEAP | NO_WORK for name in outer):
+    outer = first.required_ops(passed_on)
+    if any(first.nodes[name].op not in CHEAP_OPS | NO_WORK_OPS for name in outer):
         return None
 
     def both(*tensors: Any) -> list[Any]:
         feeds = dict(zip((f"{a}:0" for a in first.arguments), tensors, strict=True))
         found = replay(first, outer, feeds, passed_on)
         names = [f"{second.arguments[i]}:0" for i in looked_at]
-        asked = inner - set(map(op_of, names))
+        asked = inner - set(map(op_name_of, names))
         return replay(second, asked, dict(zip(names, found, strict=True)), second.outputs)
 
     return trace("uncork_predicate", argument_specs(first), both)

@@ -16,13 +16,18 @@ import tensorflow as tf
 from uncork.compat.tfdata.dataset_ops import Dataset
 from uncork.core.base.errors import EditRefused
 from uncork.core.edits.pipeline import GeneratorChunks
-from uncork.pipeline.analysis.lookahead_draws import prepares, rewritten_by_default
+from uncork.pipeline.analysis.lookahead_draws import is_prefetching, is_rewritten_by_default
 from uncork.pipeline.ir.node import Node
-from uncork.pipeline.ir.python_functions import InItsPlace, Source, hands_over_otherwise, source_of
-from uncork.pipeline.ir.tree import Pipeline, Place
-from uncork.pycode.frames.dataset_lines import same_line
+from uncork.pipeline.ir.python_functions import (
+    GeneratorSource,
+    GeneratorWrapper,
+    generator_source_of,
+    has_wrapped_generator,
+)
+from uncork.pipeline.ir.tree import Pipeline, StageLocation
+from uncork.pycode.frames.dataset_lines import source_line_fields
 
-_MOST_BYTES: Final = 1 << 20
+MAX_CHUNK_BYTES: Final = 1 << 20
 # What asks a generator for all that it has, or runs ahead of it until it is told to stop.
 _READING_ON: Final = frozenset({
     "batch", "padded_batch", "ragged_batch", "map", "filter", "shuffle", "repeat", "prefetch",
@@ -30,7 +35,7 @@ _READING_ON: Final = frozenset({
 })  # fmt: skip
 
 
-class InChunks(InItsPlace):
+class ChunkedGenerator(GeneratorWrapper):
     """Stands in for a function behind ``from_generator``: what it yields comes stacked.
 
     What is plainly an element of the signature is copied as it is. Anything else goes through
@@ -40,16 +45,16 @@ class InChunks(InItsPlace):
     Args:
         source: What stands behind the user's.
         spec: Of an element.
-        elements: Of a chunk, at most.
+        max_elements: Of a chunk, at most.
     """
 
-    def __init__(self, source: Source, spec: Any, elements: int) -> None:
-        assert source.following is not None
+    def __init__(self, source: GeneratorSource, spec: Any, max_elements: int) -> None:
+        assert source.next_arrays is not None
         super().__init__(source.function)
         self._source = source
-        self._following = source.following
+        self._following = source.next_arrays
         self._spec = spec
-        self._elements = elements
+        self._elements = max_elements
         self._leaves = [Leaf(each) for each in tf.nest.flatten(spec)]
         self._parts = _taken_apart(spec)
 
@@ -64,7 +69,7 @@ class InChunks(InItsPlace):
             state._iterators.pop(number, None)
 
     def _pass(self, number: int) -> Iterator[Any]:
-        elements, chunk = iter(self.users()), Chunk(self._leaves, self._elements)
+        elements, chunk = iter(self.user_function()), Chunk(self._leaves, self._elements)
         failed: Exception | None = None
         while failed is None:
             try:
@@ -74,7 +79,7 @@ class InChunks(InItsPlace):
             except Exception as error:
                 failed = error
                 break
-            if not chunk.takes(element):
+            if not chunk.can_add(element):
                 yield tf.nest.pack_sequence_as(self._spec, chunk.arrays())
                 chunk = Chunk(self._leaves, self._elements)
             chunk.add(element)
@@ -91,7 +96,7 @@ class InChunks(InItsPlace):
             number: Of an iterator of TensorFlow's that nobody else asks.
         """
         parts = self._parts(value)
-        if parts and all(map(Leaf.is_plainly, self._leaves, parts)):
+        if parts and all(map(Leaf.is_plain_copy, self._leaves, parts)):
             return parts
         self._source.state._iterators[number] = iter([value])
         arrays: Sequence[Any] = self._following(number)
@@ -110,7 +115,7 @@ class Leaf:
         self._scalar = self.dtype.type if is_number else None
         self.is_fixed = self._whole is not None and self.dtype.kind != "O"
 
-    def is_plainly(self, part: Any) -> bool:
+    def is_plain_copy(self, part: Any) -> bool:
         """Copying it gives what TensorFlow's conversion would."""
         if type(part) is self._scalar:
             return True
@@ -137,13 +142,13 @@ class Chunk:
 
     Args:
         leaves: Of an element.
-        most: How many it takes.
+        max_elements: How many it takes.
     """
 
-    def __init__(self, leaves: Sequence[Leaf], most: int) -> None:
+    def __init__(self, leaves: Sequence[Leaf], max_elements: int) -> None:
         self._dtypes = [leaf.dtype for leaf in leaves]
         self._are_fixed = all(leaf.is_fixed for leaf in leaves)
-        self._most = most
+        self._most = max_elements
         self._texts = [i for i, dtype in enumerate(self._dtypes) if dtype.kind == "O"]
         self._arrays: list[np.ndarray[Any, Any]] = []
         self._count = 0
@@ -153,7 +158,7 @@ class Chunk:
         """How many there are."""
         return self._count
 
-    def takes(self, element: Sequence[Any]) -> bool:
+    def can_add(self, element: Sequence[Any]) -> bool:
         """There is room for it, and it has the shape of those that are there.
 
         What TensorFlow will refuse is alone: that is told when elements become tensors.
@@ -169,7 +174,7 @@ class Chunk:
         if not self._arrays:
             shapes = [np.shape(each) for each in element]
             size = sum(d.itemsize * math.prod(s) for d, s in zip(self._dtypes, shapes, strict=True))
-            self._most = max(1, min(self._most, _MOST_BYTES // max(1, size)))
+            self._most = max(1, min(self._most, MAX_CHUNK_BYTES // max(1, size)))
             self._arrays = [
                 np.empty((self._most, *s), d) for d, s in zip(self._dtypes, shapes, strict=True)
             ]
@@ -187,7 +192,7 @@ class Chunk:
         return [array[: self._count] for array in self._arrays]
 
 
-def in_chunks(node: Node, elements: int) -> Dataset | None:
+def create_chunked_generator(node: Node, max_elements: int) -> Dataset | None:
     """The same elements, of which so many are handed over at once.
 
     Returns:
@@ -195,27 +200,29 @@ def in_chunks(node: Node, elements: int) -> Dataset | None:
         or come in chunks already.
 
     Example:
-        >>> from uncork.pipeline.ir.tree import read
+        >>> from uncork.pipeline.ir.tree import read_pipeline
         >>> number = tf.TensorSpec((), tf.int32)
         >>> rows = tf.data.Dataset.from_generator(lambda: range(5), output_signature=number)
-        >>> [int(row) for row in in_chunks(read(rows).root, 2)]
+        >>> [int(row) for row in create_chunked_generator(read_pipeline(rows).root, 2)]
         [0, 1, 2, 3, 4]
     """
-    source, spec = source_of(node), node.dataset.element_spec
-    if source is None or source.following is None or hands_over_otherwise(node):
+    source, spec = generator_source_of(node), node.dataset.element_spec
+    if source is None or source.next_arrays is None or has_wrapped_generator(node):
         return None
     made = tf.data.Dataset.from_generator(
-        InChunks(source, spec, elements),
+        ChunkedGenerator(source, spec, max_elements),
         output_signature=tf.nest.map_structure(_several, spec),
         name=node.dataset._name,
     )
-    vars(made).update(same_line(node.dataset))
+    vars(made).update(source_line_fields(node.dataset))
     apart = made.unbatch(name=node.dataset._name)
-    vars(apart).update(same_line(node.dataset))
+    vars(apart).update(source_line_fields(node.dataset))
     return apart if apart.element_spec == spec else None
 
 
-def handed_over(pipeline: Pipeline, place: Place, edit: GeneratorChunks) -> Dataset:
+def apply_generator_chunks(
+    pipeline: Pipeline, place: StageLocation, edit: GeneratorChunks
+) -> Dataset:
     """What the edit asks for.
 
     Args:
@@ -226,10 +233,10 @@ def handed_over(pipeline: Pipeline, place: Place, edit: GeneratorChunks) -> Data
     Raises:
         EditRefused: That cannot be, or would run the generator further than it is run now.
     """
-    reason = "" if _read_on(pipeline, place) else "what reads it may stop before its end"
-    if edit.elements < 1:
-        reason = f"{edit.elements} at a time are none"
-    made = None if reason else in_chunks(place.node, edit.elements)
+    reason = "" if is_read_to_end(pipeline, place) else "what reads it may stop before its end"
+    if edit.max_elements < 1:
+        reason = f"{edit.max_elements} at a time are none"
+    made = None if reason else create_chunked_generator(place.node, edit.max_elements)
     if made is None:
         raise EditRefused(
             f"{place.node} cannot be handed over in chunks"
@@ -240,7 +247,7 @@ def handed_over(pipeline: Pipeline, place: Place, edit: GeneratorChunks) -> Data
     return made
 
 
-def _read_on(pipeline: Pipeline, place: Place) -> bool:
+def is_read_to_end(pipeline: Pipeline, place: StageLocation) -> bool:
     """It is read to its end in each pass, or as far as something has run ahead by then.
 
     So nobody can tell how far it was asked when the training took a batch.
@@ -248,8 +255,8 @@ def _read_on(pipeline: Pipeline, place: Place) -> bool:
     if place.pipeline is not pipeline:
         return False  # a join may stop it when another branch ends
     above = pipeline.stages[place.position + 1 :]
-    ahead = rewritten_by_default(pipeline) or any(
-        prepares(node, pipeline.options) for node in above
+    ahead = is_rewritten_by_default(pipeline) or any(
+        is_prefetching(node, pipeline.options) for node in above
     )
     return ahead and all(node.kind in _READING_ON for node in above)
 

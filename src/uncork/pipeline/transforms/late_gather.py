@@ -17,11 +17,18 @@ import tensorflow as tf
 from uncork.compat.tfdata.dataset_ops import Dataset
 from uncork.compat.tfdata.dataset_rebuild import rebuild
 from uncork.core.base.errors import EditRefused
-from uncork.pipeline.functions.function_graph import Graph, Tensor, graph_of, op_of, trace, value_of
+from uncork.pipeline.functions.function_graph import (
+    Graph,
+    Tensor,
+    constant_value,
+    graph_of,
+    op_name_of,
+    trace,
+)
 from uncork.pipeline.ir.builders import MapFunction, parallel_map
-from uncork.pipeline.ir.node import GATHERS, Node
+from uncork.pipeline.ir.node import ROW_GATHER_ATTRIBUTE, Node
 from uncork.pipeline.ir.tree import Pipeline
-from uncork.pipeline.transforms.vectorize import batched
+from uncork.pipeline.transforms.vectorize import rebuild_batch
 
 # By the position of an element, and whatever it is.
 _BY_POSITION: Final = frozenset({
@@ -32,7 +39,7 @@ _WORDS: Final = (tf.int64, tf.float32)
 _BEHIND: Final = frozenset({"prefetch", "options", "assert_cardinality"})
 
 
-def gathered_last(pipeline: Pipeline) -> Dataset:
+def gather_rows_last(pipeline: Pipeline) -> Dataset:
     """The same elements, their rows gathered by number once they are put together.
 
     Raises:
@@ -40,11 +47,11 @@ def gathered_last(pipeline: Pipeline) -> Dataset:
             before they are batches.
 
     Example:
-        >>> from uncork.pipeline.ir.tree import read
+        >>> from uncork.pipeline.ir.tree import read_pipeline
         >>> rows = tf.data.Dataset.from_tensor_slices([[1, 2], [3, 4], [5, 6]]).batch(2)
-        >>> [node.kind for node in read(gathered_last(read(rows))).stages]
+        >>> [node.kind for node in read_pipeline(gather_rows_last(read_pipeline(rows))).stages]
         ['range', 'batch', 'map']
-        >>> next(iter(gathered_last(read(rows)))).numpy().tolist()
+        >>> next(iter(gather_rows_last(read_pipeline(rows)))).numpy().tolist()
         [[1, 2], [3, 4]]
     """
     chain = pipeline.stages
@@ -66,7 +73,7 @@ def gathered_last(pipeline: Pipeline) -> Dataset:
     below: Dataset = tf.data.Dataset.range(tables[0].length)
     for node in chain[1 : top + 1]:
         is_batch = node.kind == "batch"
-        below = batched(below, node) if is_batch else rebuild(node.dataset, [below])
+        below = rebuild_batch(below, node) if is_batch else rebuild(node.dataset, [below])
 
     gathered = _gathering(below, tables, chain[top].dataset)
     for node in chain[top + 1 :]:
@@ -94,7 +101,7 @@ def _sliced(pipeline: Pipeline) -> Sequence[Tensor] | None:
     return [array for node in sources for array in node.dataset._tensors]
 
 
-def gathered_arrays(pipeline: Pipeline) -> Dataset:
+def gather_keras_arrays(pipeline: Pipeline) -> Dataset:
     """The pipeline that Keras makes of arrays, its rows gathered by a function that holds them.
 
     There the arrays are elements themselves, joined with the numbers of each batch's rows.
@@ -146,19 +153,19 @@ def _gathers_rows(node: Node) -> bool:
 
 
 def _gathers(graph: Graph, output: str, array: str, numbers: str) -> bool:
-    node = graph.nodes[behind_identities(graph, output)]
+    node = graph.nodes[skip_identities(graph, output)]
     if node.op != "GatherV2" or node.attr["batch_dims"].i:
         return False
-    *given, axis = (behind_identities(graph, each) for each in node.input[:3])
-    is_first = graph.nodes[axis].op == "Const" and not value_of(graph.nodes[axis]).any()
+    *given, axis = (skip_identities(graph, each) for each in node.input[:3])
+    is_first = graph.nodes[axis].op == "Const" and not constant_value(graph.nodes[axis]).any()
     return given == [array, numbers] and is_first
 
 
-def behind_identities(graph: Graph, reference: str) -> str:
+def skip_identities(graph: Graph, reference: str) -> str:
     """Name of the op that made a tensor, whatever handed it on."""
-    name = op_of(reference)
+    name = op_name_of(reference)
     while graph.nodes[name].op == "Identity":
-        name = op_of(graph.nodes[name].input[0])
+        name = op_name_of(graph.nodes[name].input[0])
     return name
 
 
@@ -176,7 +183,7 @@ def _gathering(below: Dataset, tables: Sequence[_Table], template: Dataset) -> D
 
     function = trace("uncork_gather", [below.element_spec], gather)
     gathered = parallel_map(below, MapFunction(function, template.element_spec), template)
-    setattr(gathered, GATHERS, True)
+    setattr(gathered, ROW_GATHER_ATTRIBUTE, True)
     return gathered
 
 
@@ -226,9 +233,9 @@ class _Table:
 
 def _are_numbers(source: Any) -> bool:
     specs = tf.nest.flatten(source.element_spec)
-    return all(isinstance(spec, tf.TensorSpec) and is_number(spec.dtype) for spec in specs)
+    return all(isinstance(spec, tf.TensorSpec) and is_numeric_dtype(spec.dtype) for spec in specs)
 
 
-def is_number(dtype: tf.DType) -> bool:
+def is_numeric_dtype(dtype: tf.DType) -> bool:
     """Neither words nor handles of anything."""
     return dtype not in (tf.string, tf.variant, tf.resource)

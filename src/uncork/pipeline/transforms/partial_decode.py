@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import tensorflow as tf
 
 from uncork.pipeline.analysis.legality import is_synchronous
-from uncork.pipeline.functions.crop_detection import CUTS, DECODES
-from uncork.pipeline.functions.effects import is_order_free, op_types, reads_variables
+from uncork.pipeline.functions.crop_detection import CROP_OPS, DECODE_OPS
+from uncork.pipeline.functions.effects import has_variable_reads, is_order_free, op_types
 from uncork.pipeline.functions.function_graph import (
     ConcreteFunction,
     Graph,
@@ -21,28 +21,28 @@ from uncork.pipeline.functions.function_graph import (
     replay,
     trace,
 )
-from uncork.pipeline.functions.partial_jpeg_decode import cropped
-from uncork.pipeline.ir.builders import MapFunction, derived, variables_of
+from uncork.pipeline.functions.partial_jpeg_decode import decode_crops_only
+from uncork.pipeline.ir.builders import MapFunction, derive_map_function, variables_of
 from uncork.pipeline.ir.node import Node
-from uncork.pipeline.ir.parallel_calls import CALLS
+from uncork.pipeline.ir.parallel_calls import PARALLEL_CALLS_FIELD
 
 
 @dataclass(frozen=True, eq=False)
-class PartDecoded:
+class PartialDecode:
     """What takes the place of a map, or of two in a row.
 
     Attributes:
         function: Decodes what it crops.
-        maps: How many it stands for.
-        below: What it reads from.
+        map_count: How many it stands for.
+        input_node: What it reads from.
     """
 
     function: MapFunction
-    maps: int
-    below: Node
+    map_count: int
+    input_node: Node
 
 
-def part_decoded(node: Node) -> PartDecoded | None:
+def find_partial_decode(node: Node) -> PartialDecode | None:
     """A map that crops what it decodes, or what the map directly below it decodes.
 
     Legal where the lower map gives the same whenever it is called, and the upper one is called for
@@ -53,22 +53,24 @@ def part_decoded(node: Node) -> PartDecoded | None:
         several elements at once, and the upper one may not.
 
     Example:
-        >>> from uncork.pipeline.ir.tree import read
+        >>> from uncork.pipeline.ir.tree import read_pipeline
         >>> images = [tf.io.encode_jpeg(tf.zeros([40, 40, 3], tf.uint8)).numpy()] * 4
         >>> decoded = tf.data.Dataset.from_tensor_slices(images).map(tf.io.decode_jpeg)
-        >>> found = part_decoded(read(decoded.map(lambda image: image[:9, :9])).root)
+        >>> found = find_partial_decode(
+        ...     read_pipeline(decoded.map(lambda image: image[:9, :9])).root
+        ... )
         >>> found.maps, found.below.kind
         (2, 'from_tensor_slices')
     """
-    alone = cropped(node.functions[0])
+    alone = decode_crops_only(node.functions[0])
     own = node.dataset._map_func
     if alone is not None:
-        return PartDecoded(derived(own, alone), 1, node.inputs[0])
+        return PartialDecode(derive_map_function(own, alone), 1, node.inputs[0])
     lower = node.inputs[0]
     if lower.kind != "map" or not _may_join(lower, node):
         return None
     both = _joined(lower.functions[0], node.functions[0])
-    part = None if both is None else cropped(both)
+    part = None if both is None else decode_crops_only(both)
     if part is None:
         return None
     below = lower.dataset._map_func
@@ -77,22 +79,24 @@ def part_decoded(node: Node) -> PartDecoded | None:
         own.output_structure,
         origin=own,
         variables=(*variables_of(below), *variables_of(own)),
-        also=below,
+        second_origin=below,
         _func=getattr(own, "_func", None),
     )
-    return PartDecoded(function, 2, lower.inputs[0])
+    return PartialDecode(function, 2, lower.inputs[0])
 
 
 def _may_join(lower: Node, upper: Node) -> bool:
     function = lower.functions[0]
-    if not op_types(function) & DECODES or not op_types(upper.functions[0]) & CUTS:
+    if not op_types(function) & DECODE_OPS or not op_types(upper.functions[0]) & CROP_OPS:
         return False
-    if not is_order_free(function) or reads_variables(function):
+    if not is_order_free(function) or has_variable_reads(function):
         return False
     if is_synchronous(lower) != is_synchronous(upper):
         return False
     # By their classes: a twin for a proof has draws made one call at a time.
-    return hasattr(upper.dataset, CALLS) or not hasattr(lower.dataset, CALLS)
+    return hasattr(upper.dataset, PARALLEL_CALLS_FIELD) or not hasattr(
+        lower.dataset, PARALLEL_CALLS_FIELD
+    )
 
 
 def _joined(lower: ConcreteFunction, upper: ConcreteFunction) -> ConcreteFunction | None:
@@ -116,4 +120,4 @@ def _joined(lower: ConcreteFunction, upper: ConcreteFunction) -> ConcreteFunctio
 def _run(graph: Graph, tensors: tuple[Tensor, ...] | list[Tensor]) -> list[Tensor]:
     feeds = dict(zip((f"{a}:0" for a in graph.arguments), tensors, strict=True))
     effects = (f"^{effect}" for effect in graph.effects)
-    return replay(graph, graph.needed([*graph.outputs, *effects]), feeds, graph.outputs)
+    return replay(graph, graph.required_ops([*graph.outputs, *effects]), feeds, graph.outputs)

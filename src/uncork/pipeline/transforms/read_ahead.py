@@ -15,11 +15,11 @@ from uncork.compat.tfdata.dataset_classes import kind_of
 from uncork.compat.tfdata.dataset_ops import Dataset
 from uncork.core.base.errors import EditRefused
 from uncork.core.edits.pipeline import ReadAhead
-from uncork.core.evidence.stage import ENDLESS
+from uncork.core.evidence.stage import INFINITE_LENGTH
 from uncork.measure.machine.probe import schedulable_cpus
-from uncork.pipeline.analysis.legality import errors_are_ignored
-from uncork.pipeline.functions.effects import is_order_free, reads_variables
-from uncork.pipeline.ir.builders import interleave_of_whole
+from uncork.pipeline.analysis.legality import has_ignored_errors
+from uncork.pipeline.functions.effects import has_variable_reads, is_order_free
+from uncork.pipeline.ir.builders import read_ahead_interleave
 from uncork.pipeline.ir.node import Node
 from uncork.pipeline.ir.tree import Pipeline
 
@@ -29,7 +29,7 @@ _UNKNOWN: Final = 64
 _LONGEST: Final = 1 << 40
 
 
-def in_turn(node: Node) -> int | None:
+def count_sequential_inputs(node: Node) -> int | None:
     """Inputs that a stage goes through one after the other, where each could have its own thread.
 
     None where there is but one, where several are open already, or where what they do depends on
@@ -37,52 +37,55 @@ def in_turn(node: Node) -> int | None:
 
     Example:
         >>> import tensorflow as tf
-        >>> from uncork.pipeline.ir.tree import read
+        >>> from uncork.pipeline.ir.tree import read_pipeline
         >>> three = tf.data.Dataset.range(3).flat_map(tf.data.Dataset.range)
-        >>> in_turn(read(three).root), in_turn(read(three.batch(2)).root)
+        >>> (
+        ...     count_sequential_inputs(read_pipeline(three).root),
+        ...     count_sequential_inputs(read_pipeline(three.batch(2)).root),
+        ... )
         (3, None)
     """
-    made = _one_by_one(node)
+    made = sequential_reader_of(node)
     if made is None or not node.inputs:
         return None
     function = made._map_func.function
-    if not is_order_free(function) or reads_variables(function):
+    if not is_order_free(function) or has_variable_reads(function):
         return None
     inputs = int(node.inputs[0].dataset.cardinality())
-    if inputs == ENDLESS:
+    if inputs == INFINITE_LENGTH:
         return None  # as an interleave it would be known to be endless, and Keras counts by that
     inputs = inputs if inputs >= 0 else max(_UNKNOWN, schedulable_cpus())
     return inputs if inputs > 1 else None
 
 
-def read_ahead(pipeline: Pipeline, node: Node, stage: int, edit: ReadAhead) -> Dataset:
+def apply_read_ahead(pipeline: Pipeline, node: Node, stage: int, edit: ReadAhead) -> Dataset:
     """What gives the elements of one input after the other, others read meanwhile.
 
     Raises:
         EditRefused: It does not go through several inputs in turn, these may not be read side by
             side, or errors are ignored.
     """
-    if errors_are_ignored(pipeline, stage):
+    if has_ignored_errors(pipeline, stage):
         raise EditRefused(
             f"errors of {node} are ignored further up, and in parallel others follow a bad element",
             "errors that end the pass",
             "leave it as it is",
         )
-    inputs = in_turn(node)
-    if inputs is None or edit.readers < 2 or edit.elements < 1:
+    inputs = count_sequential_inputs(node)
+    if inputs is None or edit.readers < 2 or edit.elements_per_reader < 1:
         raise EditRefused(
             f"{node} does not go through inputs that could be read ahead",
             "files, or others, one after the other, that draw no random numbers and keep no state",
             "leave it as it is",
         )
     readers = min(edit.readers, inputs)
-    made = _one_by_one(node)
-    return interleave_of_whole(
-        node.inputs[0].dataset, node.dataset, made, readers, _LONGEST, edit.elements
+    made = sequential_reader_of(node)
+    return read_ahead_interleave(
+        node.inputs[0].dataset, node.dataset, made, readers, _LONGEST, edit.elements_per_reader
     )
 
 
-def _one_by_one(node: Node) -> Any:
+def sequential_reader_of(node: Node) -> Any:
     """The dataset that opens one input after the other: the stage, or what a reader is made of."""
     made = vars(node.dataset).get("_impl", node.dataset)
     kind = kind_of(made).name

@@ -10,7 +10,7 @@ from uncork.compat.tfdata.dataset_ops import Dataset
 from uncork.core.base.errors import EditRefused
 from uncork.core.edits.pipeline import Rebatch
 from uncork.pipeline.functions.effects import op_types
-from uncork.pipeline.ir.builders import prefetched
+from uncork.pipeline.ir.builders import autotuned_prefetch
 from uncork.pipeline.ir.node import Node
 from uncork.pipeline.ir.tree import Pipeline
 
@@ -24,24 +24,24 @@ _CHOOSING: Final = frozenset({
 })  # fmt: skip
 
 
-def rebatched(pipeline: Pipeline, edit: Rebatch) -> Dataset:
+def apply_rebatch(pipeline: Pipeline, edit: Rebatch) -> Dataset:
     """The same samples in the same order, in batches of another size, prepared ahead.
 
     Raises:
         EditRefused: Batches that cannot be put together, or need not be.
     """
-    reason = why_not_rebatched(pipeline)
+    reason = rebatch_refusal(pipeline)
     if reason:
         raise EditRefused(reason, "dense batches of one shape", "leave the batch as it is")
-    whole = _is_whole(pipeline, edit.times)
+    whole = _is_whole(pipeline, edit.batch_multiplier)
     larger = pipeline.dataset.rebatch(edit.batch_size, drop_remainder=whole)
-    length = _length(pipeline, edit.times, whole)
+    length = _length(pipeline, edit.batch_multiplier, whole)
     if length is not None:  # rebatching does not tell, and Keras counts by it
         larger = larger.apply(tf.data.experimental.assert_cardinality(length))
-    return prefetched(larger)
+    return autotuned_prefetch(larger)
 
 
-def why_not_rebatched(pipeline: Pipeline) -> str:
+def rebatch_refusal(pipeline: Pipeline) -> str:
     """Part of a sentence; empty where batches can be put together."""
     specs = tf.nest.flatten(pipeline.dataset.element_spec, expand_composites=False)
     if not all(isinstance(spec, tf.TensorSpec) for spec in specs):

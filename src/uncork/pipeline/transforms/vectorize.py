@@ -18,9 +18,14 @@ import tensorflow as tf
 
 from uncork.compat.tfdata.dataset_classes import kind_of
 from uncork.compat.tfdata.dataset_ops import Dataset
-from uncork.compat.tfdata.dataset_rebuild import make
-from uncork.pipeline.functions.batched_ops import behind, known, tail, unevenly_parsed
-from uncork.pipeline.functions.effects import READS
+from uncork.compat.tfdata.dataset_rebuild import copy_with_fields
+from uncork.pipeline.functions.batched_ops import (
+    extend_pfor_converters,
+    find_ragged_parsers,
+    split_batchable_tail,
+    unbatched_ops,
+)
+from uncork.pipeline.functions.effects import READ_OPS
 from uncork.pipeline.functions.function_graph import (
     ConcreteFunction,
     Graph,
@@ -29,40 +34,41 @@ from uncork.pipeline.functions.function_graph import (
     trace,
 )
 from uncork.pipeline.functions.ragged_rows import (
-    Rows,
-    filled_up,
-    fits,
-    is_of_words,
-    is_row,
-    rows_of,
-    splits_again,
+    RaggedRows,
+    find_ragged_rows,
+    has_other_splits,
+    has_padded_shape,
+    is_made_of_words,
+    is_paddable_vector,
+    pad_rows,
 )
-from uncork.pipeline.functions.splitting import Split
-from uncork.pipeline.ir.builders import MapFunction, derived, plain_batch
+from uncork.pipeline.functions.splitting import MapSplit
+from uncork.pipeline.ir.builders import MapFunction, derive_map_function, unpadded_batch
 from uncork.pipeline.ir.node import Node
 
 _Filling = tuple[tuple[tuple[int, ...], Any], ...]
-_Made = tuple[Split | None, ConcreteFunction]
+_Made = tuple[MapSplit | None, ConcreteFunction]
 # Where a function remembers what became of it.
 _DONE: Final = "_uncork_stacked"
 
 
 @dataclass(frozen=True)
-class Stacked:
+class VectorizedMap:
     """What a map becomes around its batch.
 
     Attributes:
         function: Takes whole batches, behind the batch.
-        first: What stays before it, for one element after the other; None where nothing does.
-        behind: Kinds of the last ops before it that none does for a batch.
+        unbatched_function: What stays before it, for one element after the other; None where
+            nothing does.
+        unbatched_ops: Kinds of the last ops before it that none does for a batch.
     """
 
     function: MapFunction
-    first: MapFunction | None = None
-    behind: tuple[str, ...] = ()
+    unbatched_function: MapFunction | None = None
+    unbatched_ops: tuple[str, ...] = ()
 
 
-def vectorized(node: Node, batch: Node) -> Stacked | None:
+def vectorize_map(node: Node, batch: Node) -> VectorizedMap | None:
     """The map's function for the elements of one batch; None where an op of it cannot be stacked.
 
     Where files are read or decoded first, what follows.
@@ -87,9 +93,9 @@ def vectorized(node: Node, batch: Node) -> Stacked | None:
         structure = batch.dataset.element_spec
     own = node.dataset._map_func
     if cut is None:
-        return Stacked(derived(own, at_once, structure))
-    first = derived(own, cut.prefix, cut.specs)
-    return Stacked(derived(own, at_once, structure), first, behind(cut))
+        return VectorizedMap(derive_map_function(own, at_once, structure))
+    first = derive_map_function(own, cut.prefix, cut.specs)
+    return VectorizedMap(derive_map_function(own, at_once, structure), first, unbatched_ops(cut))
 
 
 def _made(
@@ -102,27 +108,29 @@ def _made(
     whole = _traced(function, _stacked(taken, size), given, filling)
     if whole is not None:
         return None, whole
-    cut = tail(function)
+    cut = split_batchable_tail(function)
     rest = _traced(cut.rest, _stacked(cut.specs, size), given, filling) if cut else None
     return None if rest is None else (cut, rest)
 
 
-def batched(below: Dataset, batch: Node) -> Dataset:
+def rebuild_batch(input_dataset: Dataset, batch: Node) -> Dataset:
     """The same batch of other elements."""
-    structure = _batched(below.element_spec, _static_size(batch))
+    structure = _batched(input_dataset.element_spec, _static_size(batch))
     if batch.kind == "padded_batch":
-        return plain_batch(below, batch.dataset, structure)
-    return make(batch.dataset, [below], kind_of(batch.dataset), _structure=structure)
+        return unpadded_batch(input_dataset, batch.dataset, structure)
+    return copy_with_fields(
+        batch.dataset, [input_dataset], kind_of(batch.dataset), _structure=structure
+    )
 
 
-def batch_size(batch: Node) -> int:
+def batch_size_of(batch: Node) -> int:
     """Elements of a full batch."""
     return int(np.asarray(batch.dataset._batch_size))
 
 
 def _static_size(batch: Node) -> int | None:
     # As Dataset.batch does it: the size is known beforehand only where the last one is dropped.
-    return batch_size(batch) if bool(np.asarray(batch.dataset._drop_remainder)) else None
+    return batch_size_of(batch) if bool(np.asarray(batch.dataset._drop_remainder)) else None
 
 
 def _filling(batch: Node) -> _Filling | None:
@@ -162,7 +170,7 @@ def _traced(
         filling: Of a padded batch.
     """
     graph = graph_of(function)
-    if any(graph.nodes[name].op not in READS for name in graph.effects):
+    if any(graph.nodes[name].op not in READ_OPS for name in graph.effects):
         return None  # an assertion or a print: it speaks of one element
     try:
         rows = _rows(graph, given, filling)
@@ -172,9 +180,9 @@ def _traced(
         return None
     fetched = [rows[i].text if i in rows else name for i, name in enumerate(graph.outputs)]
     # What its effects read needs no order; what only rows of unequal length need is made by them.
-    names = graph.needed(fetched, ordered=not rows)
-    uneven = unevenly_parsed(graph, [*fetched, *graph.taken(names)])
-    if uneven or any(splits_again(graph, each, names) for each in rows.values()):
+    names = graph.required_ops(fetched, with_control_inputs=not rows)
+    uneven = find_ragged_parsers(graph, [*fetched, *graph.consumed_tensors(names)])
+    if uneven or any(has_other_splits(graph, each, names) for each in rows.values()):
         return None  # how many words there are, say: as many of each line would be stacked
 
     def one(element: list[Any]) -> list[Any]:
@@ -185,10 +193,10 @@ def _traced(
         made = list(tf.vectorized_map(one, list(stacked), fallback_to_while_loop=False, warn=False))
         for i, each in rows.items():
             assert filling is not None
-            made[i] = filled_up(graph, each, made[i], filling[i][1])
+            made[i] = pad_rows(graph, each, made[i], filling[i][1])
         return made
 
-    with known(), _hushed():
+    with extend_pfor_converters(), _hushed():
         try:
             return trace("uncork_vectorized", taken, all_at_once)
         except Exception:  # whatever pfor raises for an op that it cannot stack
@@ -197,19 +205,23 @@ def _traced(
 
 def _rows(
     graph: Graph, given: list[tf.TensorSpec], filling: _Filling | None
-) -> dict[int, Rows] | None:
+) -> dict[int, RaggedRows] | None:
     """Which outputs are rows of unequal length, and how they are made.
 
     Returns:
         None where that is not known, or something else must be filled up.
     """
-    found: dict[int, Rows] = {}
+    found: dict[int, RaggedRows] = {}
     for i, (shape, _) in enumerate(filling or ()):
-        if fits(given[i], shape):
-            if shape and is_of_words(graph, graph.outputs[i]):
+        if has_padded_shape(given[i], shape):
+            if shape and is_made_of_words(graph, graph.outputs[i]):
                 return None  # as many as was said, perhaps: a padded batch fills up in silence
             continue
-        rows = rows_of(graph, graph.outputs[i]) if is_row(given[i], shape) else None
+        rows = (
+            find_ragged_rows(graph, graph.outputs[i])
+            if is_paddable_vector(given[i], shape)
+            else None
+        )
         if rows is None:
             return None
         found[i] = rows

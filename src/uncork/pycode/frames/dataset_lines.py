@@ -13,14 +13,14 @@ import sys
 from types import ModuleType
 from typing import Any, Final
 
-from uncork.pycode.frames.stack import place, user_frame
+from uncork.pycode.frames.stack import format_location, user_frame
 
-MADE_AT: Final = "_uncork_made_at"
-DATASETS: Final = "tensorflow.python.data.ops.dataset_ops"
+SOURCE_LINE_ATTRIBUTE: Final = "_uncork_made_at"
+DATASET_MODULE: Final = "tensorflow.python.data.ops.dataset_ops"
 _HOOKED: Final = "_uncork_hooked"
 
 
-def remember_lines(dataset_ops: ModuleType) -> None:
+def record_module_lines(dataset_ops: ModuleType) -> None:
     """From now on every new dataset remembers its line. Safe to call more than once.
 
     Args:
@@ -33,19 +33,19 @@ def remember_lines(dataset_ops: ModuleType) -> None:
     @functools.wraps(original)
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
         # A rebuilt dataset carries the line of the one it stands for.
-        if MADE_AT not in self.__dict__:
-            self.__dict__[MADE_AT] = _caller()
+        if SOURCE_LINE_ATTRIBUTE not in self.__dict__:
+            self.__dict__[SOURCE_LINE_ATTRIBUTE] = _caller()
         original(self, *args, **kwargs)
 
     setattr(init, _HOOKED, True)
     dataset_ops.DatasetV2.__init__ = init
 
 
-def remember_lines_if_there() -> None:
+def record_lines_if_imported() -> None:
     """The same where TensorFlow was imported before; it is not imported for that."""
-    module = sys.modules.get(DATASETS)
+    module = sys.modules.get(DATASET_MODULE)
     if hasattr(module, "DatasetV2"):
-        remember_lines(module)  # type: ignore[arg-type]
+        record_module_lines(module)  # type: ignore[arg-type]
 
 
 def _caller() -> tuple[str, int] | None:
@@ -61,18 +61,18 @@ def record_source_lines() -> None:
     """
     from tensorflow.python.data.ops import dataset_ops  # noqa: PLC0415 - may be called by a hook
 
-    remember_lines(dataset_ops)
+    record_module_lines(dataset_ops)
 
 
 def source_line(dataset: Any) -> str | None:
     """Where a dataset was made, e.g. ``train.py:25``; None when nobody was recording."""
-    made_at = dataset.__dict__.get(MADE_AT)
+    made_at = dataset.__dict__.get(SOURCE_LINE_ATTRIBUTE)
     if made_at is None:
         return None
-    return place(*made_at)
+    return format_location(*made_at)
 
 
-def same_line(dataset: Any) -> dict[str, Any]:
+def source_line_fields(dataset: Any) -> dict[str, Any]:
     """The fields that make another dataset claim the same line."""
-    made_at = dataset.__dict__.get(MADE_AT)
-    return {} if made_at is None else {MADE_AT: made_at}
+    made_at = dataset.__dict__.get(SOURCE_LINE_ATTRIBUTE)
+    return {} if made_at is None else {SOURCE_LINE_ATTRIBUTE: made_at}

@@ -23,9 +23,9 @@ from itertools import islice
 from types import CodeType, FrameType
 from typing import Any, Final
 
-from uncork.pycode.frames.stack import is_outlined, outwards, owner
-from uncork.pycode.syntax.parse import parsed
-from uncork.pycode.syntax.trip_count import times
+from uncork.pycode.frames.stack import code_owner, is_outlined_step, iterate_frames
+from uncork.pycode.syntax.parse import parse_source
+from uncork.pycode.syntax.trip_count import count_iterations
 
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 # Ask what a comprehension goes through for what comes next.
@@ -33,7 +33,7 @@ _ASKING: Final = frozenset({"GET_ITER", "FOR_ITER", "GET_AITER", "GET_ANEXT"})
 _Span = tuple[tuple[int, int], tuple[int, int]]
 
 
-def running_in(frame: FrameType, tree: ast.AST, kind: Any) -> list[Comprehension]:
+def running_comprehensions(frame: FrameType, tree: ast.AST, kind: Any) -> list[Comprehension]:
     """The comprehensions of a kind that a frame runs a part of, outer ones first.
 
     Args:
@@ -45,7 +45,7 @@ def running_in(frame: FrameType, tree: ast.AST, kind: Any) -> list[Comprehension
         >>> import sys
         >>> source = "[len(look()) for _ in [[0 for y in 'ab']]]"
         >>> def look():
-        ...     return running_in(sys._getframe(1), ast.parse(source), ast.ListComp)
+        ...     return running_comprehensions(sys._getframe(1), ast.parse(source), ast.ListComp)
         >>> eval(compile(source, "train.py", "eval"))
         [1]
     """
@@ -104,7 +104,7 @@ _COMPREHENSIONS: Final = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<g
 _INLINED: Final = sys.version_info >= (3, 12)
 
 
-def passes(frame: FrameType | None, *, own: int = 1) -> int | None:
+def count_passes(frame: FrameType | None, *, own_loop_count: int = 1) -> int | None:
     """How often the training is begun; None where more than once, and nobody knows how often.
 
     The innermost training loop is not counted. Loops around it are multiplied, those over folds or
@@ -112,9 +112,10 @@ def passes(frame: FrameType | None, *, own: int = 1) -> int | None:
 
     Args:
         frame: Of the training loop or below it.
-        own: Loops that make up the training itself: 1 for a loop over batches, 0 for a ``fit``.
+        own_loop_count: Loops that make up the training itself: 1 for a loop over batches, 0 for a
+            ``fit``.
     """
-    counts = list(_counts(frame, own))
+    counts = list(_counts(frame, own_loop_count))
     known = [count for count in counts if count is not None]
     return math.prod(known) if len(known) == len(counts) else None
 
@@ -122,17 +123,17 @@ def passes(frame: FrameType | None, *, own: int = 1) -> int | None:
 def _counts(frame: FrameType | None, own: int) -> Iterator[int | None]:
     """Of each loop around the training."""
     innermost, below = True, None
-    for each in outwards(frame):
-        if owner(each) != "user":
+    for each in iterate_frames(frame):
+        if code_owner(each) != "user":
             continue
-        loops = loops_of(each)
-        if not loops and is_outlined(each.f_code):
+        loops = loops_of_frame(each)
+        if not loops and is_outlined_step(each.f_code):
             continue  # its caller stands in its place
         if below is not None:
             # A generator that hands batches on shares its loop with the one that asks for them.
             innermost = innermost and _hands_on(below, loops)
         for loop in loops[: len(loops) - own] if innermost else loops:
-            yield None if isinstance(loop, ast.While) else times(loop, each)
+            yield None if isinstance(loop, ast.While) else count_iterations(loop, each)
         below = each
 
 
@@ -144,7 +145,7 @@ def _hands_on(frame: FrameType, loops: Sequence[Loop]) -> bool:
     return read is not None and _covers(read, frame.f_lineno)
 
 
-def made_anew(frame: FrameType | None) -> bool:
+def is_recreated_each_pass(frame: FrameType | None) -> bool:
     """Whether what a loop reads is another object in each pass, as far as its source tells.
 
     Made in the statement itself, in the loop around it, or in a function that has no such loop.
@@ -152,8 +153,10 @@ def made_anew(frame: FrameType | None) -> bool:
     Args:
         frame: Of the training loop or below it.
     """
-    users = (each for each in outwards(frame) if owner(each) == "user")
-    user = next((each for each in users if own_loops(each) or not is_outlined(each.f_code)), None)
+    users = (each for each in iterate_frames(frame) if code_owner(each) == "user")
+    user = next(
+        (each for each in users if function_loops(each) or not is_outlined_step(each.f_code)), None
+    )
     loops = [] if user is None else _around(user)
     if user is None or not loops or isinstance(loops[-1], ast.While):
         return False
@@ -192,20 +195,20 @@ def _assigned(loop: Loop) -> set[str]:
 
 def _around(frame: FrameType) -> list[Loop]:
     """Loops of a function, those included that a comprehension of it stands in."""
-    loops = loops_of(frame)
+    loops = loops_of_frame(frame)
     if frame.f_code.co_name not in _COMPREHENSIONS or frame.f_back is None:
         return loops
     outer = loops_around(frame.f_code.co_filename, frame.f_code.co_firstlineno)
     return [*outer, *loops]
 
 
-def loops_of(frame: FrameType) -> list[Loop]:
+def loops_of_frame(frame: FrameType) -> list[Loop]:
     """The loops of its own that a frame is in; those of a comprehension are written otherwise."""
     code = frame.f_code
     if code.co_name in _COMPREHENSIONS:
         kind = ast.GeneratorExp if code.co_name == "<genexpr>" else _Inlined
         return [loop for own in _comprehended(frame, kind)[-1:] for loop in own]
-    loops = own_loops(frame)
+    loops = function_loops(frame)
     inlined = _comprehended(frame, _Inlined) if _INLINED else []
     return [*loops, *(loop for own in inlined for loop in own)]
 
@@ -219,18 +222,20 @@ def _comprehended(frame: FrameType, kind: Any) -> list[list[Loop]]:
             )
             for each in node.generators
         ]
-        for node in running_in(frame, _tree(frame.f_code.co_filename), kind)
+        for node in running_comprehensions(frame, _tree(frame.f_code.co_filename), kind)
     ]
 
 
-def own_loops(frame: FrameType) -> list[Loop]:
+def function_loops(frame: FrameType) -> list[Loop]:
     """The ``for`` and ``while`` statements of its function that a frame is in, outer ones first.
 
     Of one that is the body of a loop, moved out of it, those that were moved with it.
     """
     code = frame.f_code
     loops = loops_around(code.co_filename, frame.f_lineno)
-    return [each for each in loops if not is_outlined(code) or each.lineno >= code.co_firstlineno]
+    return [
+        each for each in loops if not is_outlined_step(code) or each.lineno >= code.co_firstlineno
+    ]
 
 
 def loops_around(filename: str, line: int) -> Sequence[Loop]:
@@ -256,7 +261,7 @@ def loops_around(filename: str, line: int) -> Sequence[Loop]:
 def _tree(filename: str) -> ast.AST:
     """Of a file; an empty one where it is unreadable."""
     with suppress(SyntaxError):
-        return parsed("".join(linecache.getlines(filename)))
+        return parse_source("".join(linecache.getlines(filename)))
     return ast.Module(body=[], type_ignores=[])
 
 
@@ -265,7 +270,7 @@ def _covers(node: ast.AST, line: int) -> bool:
     return begin is not None and end is not None and bool(begin <= line <= end)
 
 
-class LoopLines:
+class LoopExitDetector:
     """The lines of the loops that a training stands in, in all functions on the stack.
 
     Args:
@@ -275,18 +280,18 @@ class LoopLines:
     def __init__(self, frame: FrameType | None) -> None:
         self._thread = threading.get_ident()
         self._lines: dict[CodeType, range] = {}
-        for each in outwards(frame):
-            loops = loops_of(each) if owner(each) == "user" else []
+        for each in iterate_frames(frame):
+            loops = loops_of_frame(each) if code_owner(each) == "user" else []
             if loops:
                 end = loops[0].end_lineno or loops[0].lineno
                 self._lines[each.f_code] = range(loops[0].lineno, end + 1)
 
     @property
-    def for_good(self) -> bool:
+    def is_entered_once(self) -> bool:
         """Once left they are not entered again: no function is called to run them."""
         return bool(self._lines) and all(code.co_name == "<module>" for code in self._lines)
 
-    def left(self, frame: FrameType | None) -> bool:
+    def has_exited(self, frame: FrameType | None) -> bool:
         """Whether the script is in none of them; False on another thread, where nobody knows.
 
         Args:
@@ -295,5 +300,5 @@ class LoopLines:
         if not self._lines or threading.get_ident() != self._thread:
             return False
         return not any(
-            each.f_lineno in self._lines.get(each.f_code, ()) for each in outwards(frame)
+            each.f_lineno in self._lines.get(each.f_code, ()) for each in iterate_frames(frame)
         )

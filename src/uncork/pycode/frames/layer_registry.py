@@ -11,14 +11,14 @@ from typing import Any
 from weakref import ref
 
 
-class Layers:
+class LayerRegistry:
     """What was seen of a script's layers; of one that is gone nothing is known.
 
     Example:
         >>> class Dense: ...
-        >>> layers, dense = Layers(), Dense()
+        >>> layers, dense = LayerRegistry(), Dense()
         >>> layers.made(dense, "train.py:7")
-        >>> layers.entered(dense, "functional_1/dense_1")
+        >>> layers.note_call(dense, "functional_1/dense_1")
         >>> layers.at(layers.of("functional_1/dense_1/MatMul"))
         'train.py:7'
         >>> layers.of("functional_1/dense_11/MatMul") is None
@@ -31,23 +31,23 @@ class Layers:
         self._scopes: dict[str, ref[Any]] = {}
         self._called: dict[int, tuple[ref[Any], Any]] = {}
 
-    def made(self, layer: Any, at: str) -> None:
+    def note_creation(self, layer: Any, at: str) -> None:
         """A layer was made at ``file.py:line``."""
         self._made[id(layer)] = (ref(layer), at)
 
-    def entered(self, layer: Any, scope: str, given: Any = None) -> None:
+    def note_call(self, layer: Any, scope: str, inputs: Any = None) -> None:
         """Ops of a layer are about to be traced in a scope.
 
         Args:
             layer: Any.
             scope: With those of the layers that call it.
-            given: What it is called on, as specs.
+            inputs: What it is called on, as specs.
         """
         self._scopes[scope] = ref(layer)
-        if self.of(scope) is None:
-            self._called[id(layer)] = (ref(layer), given)
+        if self.layer_of_op(scope) is None:
+            self._called[id(layer)] = (ref(layer), inputs)
 
-    def of(self, name: str) -> Any:
+    def layer_of_op(self, name: str) -> Any:
         """The innermost layer that an op belongs to; None where none is known.
 
         Args:
@@ -61,17 +61,17 @@ class Layers:
                 return found()
         return None
 
-    def at(self, layer: Any) -> str | None:
+    def creation_location(self, layer: Any) -> str | None:
         """Where a layer was made; None where that was not seen."""
         seen, at = self._made.get(id(layer), (None, None))
         return at if seen is not None and seen() is layer else None
 
-    def outermost(self) -> list[tuple[Any, Any]]:
+    def outermost_calls(self) -> list[tuple[Any, Any]]:
         """Layers that no other layer called, with what they were called on last."""
         found = ((seen(), given) for seen, given in list(self._called.values()))
         return [(layer, given) for layer, given in found if layer is not None]
 
-    def known(self) -> list[Any]:
+    def live_layers(self) -> list[Any]:
         """All layers that still live."""
         living = (seen() for seen, _ in list(self._made.values()))
         return [layer for layer in living if layer is not None]

@@ -6,10 +6,16 @@ import os
 from types import CodeType, FrameType, TracebackType
 from typing import Final
 
-from uncork.pycode.frames.stack import OWN, outwards, owner, place, user_frame
+from uncork.pycode.frames.stack import (
+    UNCORK_FOLDER,
+    code_owner,
+    format_location,
+    iterate_frames,
+    user_frame,
+)
 
 # In place of a line where there is none of the user's.
-UNKNOWN: Final = "unknown"
+UNKNOWN_LINE: Final = "unknown"
 # DatasetV2.as_numpy_iterator() iterates over the dataset on behalf of its caller.
 _ON_BEHALF: Final = "tensorflow.python.data.ops.dataset_ops"
 # Here TensorFlow calls the user's Python functions and generators to *make* elements.
@@ -19,14 +25,14 @@ _IMPORT_HOOKS: Final = os.path.join("wrapt", "importer.py")  # noqa: PTH118 - co
 
 
 def user_line(frame: FrameType | None) -> str:
-    """``file.py:line`` of the innermost of the user's frames, ``UNKNOWN`` when there is none."""
+    """``file.py:line`` of the user's innermost frame, ``UNKNOWN_LINE`` when there is none."""
     found = user_frame(frame)
-    return _place(found) if found else UNKNOWN
+    return _place(found) if found else UNKNOWN_LINE
 
 
 def user_codes(frame: FrameType | None) -> tuple[CodeType, ...]:
     """The code of all of the user's frames, from the innermost outwards."""
-    return tuple(each.f_code for each in outwards(frame) if owner(each) == "user")
+    return tuple(each.f_code for each in iterate_frames(frame) if code_owner(each) == "user")
 
 
 def iterating_line(frame: FrameType | None) -> str | None:
@@ -40,8 +46,8 @@ def iterating_line(frame: FrameType | None) -> str | None:
         frame: Where ``DatasetV2.__iter__`` was called.
     """
     nearest: FrameType | None = None
-    for each in outwards(frame):
-        who = owner(each)
+    for each in iterate_frames(frame):
+        who = code_owner(each)
         if nearest is None and who == "user":
             nearest = each
         elif who == "uncork":
@@ -60,8 +66,8 @@ def stepping_line(frame: FrameType | None) -> str | None:
     Args:
         frame: Where the step was called.
     """
-    for each in outwards(frame):
-        who = owner(each)
+    for each in iterate_frames(frame):
+        who = code_owner(each)
         if who == "user":
             return _place(each)
         if who == "uncork" or (who == "keras" and not _is_optimizer(each)):
@@ -69,7 +75,7 @@ def stepping_line(frame: FrameType | None) -> str | None:
     return None
 
 
-def strip(error: BaseException) -> None:
+def strip_uncork_frames(error: BaseException) -> None:
     """Take Uncork's frames out of an error's traceback and those of its causes.
 
     An error born in Uncork's own code keeps its frames: hiding them would blame the script.
@@ -91,7 +97,7 @@ def _is_optimizer(frame: FrameType) -> bool:
 
 
 def _place(frame: FrameType) -> str:
-    return place(frame.f_code.co_filename, frame.f_lineno)
+    return format_location(frame.f_code.co_filename, frame.f_lineno)
 
 
 def _is_internal(frame: FrameType, nearest: FrameType | None) -> bool:
@@ -102,13 +108,13 @@ def _is_internal(frame: FrameType, nearest: FrameType | None) -> bool:
 
 def _is_own(traceback: TracebackType) -> bool:
     path = traceback.tb_frame.f_code.co_filename
-    return path.startswith(OWN) or path.endswith(_IMPORT_HOOKS)
+    return path.startswith(UNCORK_FOLDER) or path.endswith(_IMPORT_HOOKS)
 
 
 def _born_here(traceback: TracebackType | None) -> bool:
     while traceback is not None and traceback.tb_next is not None:
         traceback = traceback.tb_next
-    return traceback is not None and traceback.tb_frame.f_code.co_filename.startswith(OWN)
+    return traceback is not None and traceback.tb_frame.f_code.co_filename.startswith(UNCORK_FOLDER)
 
 
 def _without_own(traceback: TracebackType | None) -> TracebackType | None:

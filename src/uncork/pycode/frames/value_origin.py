@@ -15,15 +15,15 @@ from typing import Any, Final
 
 import numpy as np
 
-from uncork.pycode.frames.stack import place
-from uncork.pycode.syntax.parse import parsed
+from uncork.pycode.frames.stack import format_location
+from uncork.pycode.syntax.parse import parse_source
 
 # Two arrays with so many numbers in common, from all over them, are taken to be the same.
 _LOOKS: Final = 1024
 _BLOCKS: Final = (ast.If, ast.For, ast.While, ast.With, ast.Try)
 
 
-def origin(array: Any, module: Any = None) -> str | None:
+def find_array_origin(array: Any, module: Any = None) -> str | None:
     """Where the script last gave an array, or one of equal content, a name.
 
     Args:
@@ -35,7 +35,7 @@ def origin(array: Any, module: Any = None) -> str | None:
         where its source cannot be read.
 
     Example:
-        >>> origin(np.ones(3)) is None
+        >>> find_array_origin(np.ones(3)) is None
         True
     """
     module = sys.modules.get("__main__") if module is None else module
@@ -43,13 +43,13 @@ def origin(array: Any, module: Any = None) -> str | None:
     with suppress(Exception):  # an array that minds being looked at, a source that is gone
         held = np.asarray(array)
         names = {name for name, value in vars(module).items() if _is_same(value, held)}
-        tree = parsed(Path(file or "").read_text())
+        tree = parse_source(Path(file or "").read_text())
         lines = [line for name, line in _assignments(tree.body) if name in names]
-        return place(str(file), lines[-1]) if lines else None
+        return format_location(str(file), lines[-1]) if lines else None
     return None
 
 
-def only_call(name: str, module: Any = None) -> str | None:
+def find_only_call(name: str, module: Any = None) -> str | None:
     """Where the script calls a function or method of some name, if that is in one place.
 
     Args:
@@ -59,14 +59,14 @@ def only_call(name: str, module: Any = None) -> str | None:
     module = sys.modules.get("__main__") if module is None else module
     file = getattr(module, "__file__", None)
     with suppress(Exception):
-        tree = parsed(Path(file or "").read_text())
+        tree = parse_source(Path(file or "").read_text())
         calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
         lines = [c.lineno for c in calls if name in (_attribute(c.func), _name(c.func))]
-        return place(str(file), lines[0]) if len(lines) == 1 else None
+        return format_location(str(file), lines[0]) if len(lines) == 1 else None
     return None
 
 
-def only_change(name: str, module: Any = None) -> str | None:
+def find_only_assignment(name: str, module: Any = None) -> str | None:
     """Where the script assigns to a variable that an attribute holds, if that is in one place.
 
     Args:
@@ -76,10 +76,10 @@ def only_change(name: str, module: Any = None) -> str | None:
     module = sys.modules.get("__main__") if module is None else module
     file = getattr(module, "__file__", None)
     with suppress(Exception):
-        tree = parsed(Path(file or "").read_text())
+        tree = parse_source(Path(file or "").read_text())
         called = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
         lines = [c.lineno for c in called if _changes(c, name)]
-        return place(str(file), lines[0]) if len(lines) == 1 else None
+        return format_location(str(file), lines[0]) if len(lines) == 1 else None
     return None
 
 

@@ -10,7 +10,7 @@ from itertools import pairwise
 from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any, Final
 
-from uncork.pycode.frames.stack import is_users
+from uncork.pycode.frames.stack import is_user_file
 
 # The name that a class gives the line where it begins.
 _FIRST_LINE: Final = "__firstlineno__"
@@ -22,22 +22,22 @@ _CATCHING: Final = frozenset({"JUMP_IF_NOT_EXC_MATCH", "CHECK_EXC_MATCH", "CHECK
 _OTHER_ERRORS: Final = frozenset({"ImportError", "ModuleNotFoundError", "KeyboardInterrupt"})
 
 
-def codes(code: CodeType) -> Iterator[CodeType]:
+def iterate_code(code: CodeType) -> Iterator[CodeType]:
     """A function's code, and that of what is defined inside it."""
     yield code
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            yield from codes(constant)
+            yield from iterate_code(constant)
 
 
-def cells(function: FunctionType) -> Iterator[tuple[str, Any]]:
+def closure_cells(function: FunctionType) -> Iterator[tuple[str, Any]]:
     """What a function's closure holds, by name."""
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         with suppress(ValueError):  # one that is still empty
             yield name, cell.cell_contents
 
 
-def functions(value: Any) -> list[FunctionType]:
+def functions_of_entry(value: Any) -> list[FunctionType]:
     """Of an entry of a class, the functions in it."""
     if isinstance(value, property):
         parts = [value.fget, value.fset]
@@ -81,7 +81,7 @@ def handles_errors(code: CodeType) -> bool:
     return any(dropped) or any(pushed)
 
 
-def catches_here(frame: FrameType) -> bool:
+def is_caught_here(frame: FrameType) -> bool:
     """An error that is raised where a frame is now would be caught by its own function.
 
     Handlers of errors in imports, and of Ctrl-C, do not count. Before Python 3.11 nobody tells
@@ -90,10 +90,10 @@ def catches_here(frame: FrameType) -> bool:
     Example:
         >>> import sys
         >>> try:
-        ...     caught = catches_here(sys._getframe())
+        ...     caught = is_caught_here(sys._getframe())
         ... except ValueError:
         ...     pass
-        >>> caught, catches_here(sys._getframe())
+        >>> caught, is_caught_here(sys._getframe())
         (True, False)
     """
     code = frame.f_code
@@ -138,7 +138,7 @@ def imported_names(code: CodeType) -> set[str]:
     return {i.argval for i in dis.get_instructions(code) if i.opname == "IMPORT_NAME"}
 
 
-def code_text(code: CodeType) -> bytes:
+def code_bytes(code: CodeType) -> bytes:
     """What code does, without where it stands: equal in the next process."""
     constants = [_constant(c) for c in code.co_consts if not isinstance(c, CodeType)]
     does = code.co_code
@@ -147,10 +147,10 @@ def code_text(code: CodeType) -> bytes:
     return f"{code.co_name}{code.co_names}{constants}".encode() + does
 
 
-def is_users_class(class_: type) -> bool:
+def is_user_class(class_: type) -> bool:
     """Whether the user wrote it, as far as its module tells."""
     module = sys.modules.get(class_.__module__)
-    return is_users(getattr(module, "__file__", None) or "<")
+    return is_user_file(getattr(module, "__file__", None) or "<")
 
 
 def _beside_first_line(code: CodeType) -> Iterator[tuple[str, str]]:
@@ -168,13 +168,13 @@ def _constant(value: Any) -> str:
     return f"({[_constant(v) for v in value]})" if isinstance(value, tuple) else repr(value)
 
 
-def is_users_module(module: ModuleType) -> bool:
+def is_user_module(module: ModuleType) -> bool:
     """Whether the user wrote it; a folder without an ``__init__.py`` is one, too.
 
     Example:
         >>> import json
-        >>> is_users_module(json)
+        >>> is_user_module(json)
         False
     """
     file = getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", ())), "<")
-    return is_users(str(file))
+    return is_user_file(str(file))

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from types import CodeType, FunctionType
 from typing import Any, Final
 
-from uncork.pycode.purity.referrers import holders_of
+from uncork.pycode.purity.referrers import find_referrers
 
 _PLACE: Final = "whatever is called instead"
 _TEMPLATE: Final = """\
@@ -25,30 +25,30 @@ def make({names}):
 """
 
 
-def function_of(code: CodeType) -> FunctionType | None:
+def function_of_code(code: CodeType) -> FunctionType | None:
     """The one function that runs this code; None where there are several, or none any more.
 
     Example:
         >>> def double(x):
         ...     return 2 * x
-        >>> function_of(double.__code__) is double
+        >>> function_of_code(double.__code__) is double
         True
     """
     # What holds a code object is found by the collector, which makes no difference between kinds.
     found = [
         each
-        for each in holders_of(code)
+        for each in find_referrers(code)
         if isinstance(each, FunctionType) and each.__code__ is code
     ]
     return found[0] if len(found) == 1 else None
 
 
-class TakenOver:
+class FunctionReplacement:
     """Calls something else in the place of a function, from now until it is given back.
 
     Args:
         function: Of the user's.
-        instead: Gets its arguments; what it returns is returned.
+        replacement: Gets its arguments; what it returns is returned.
 
     Attributes:
         original: Does what the function did.
@@ -56,7 +56,7 @@ class TakenOver:
     Example:
         >>> def double(x):
         ...     return 2 * x
-        >>> taken = TakenOver(double, lambda x: 10 * x)
+        >>> taken = FunctionReplacement(double, lambda x: 10 * x)
         >>> double(4), taken.original(4)
         (40, 8)
         >>> taken.give_back()
@@ -64,7 +64,7 @@ class TakenOver:
         8
     """
 
-    def __init__(self, function: FunctionType, instead: Callable[..., Any]) -> None:
+    def __init__(self, function: FunctionType, replacement: Callable[..., Any]) -> None:
         self._function = function
         self.original = FunctionType(
             function.__code__,
@@ -76,9 +76,9 @@ class TakenOver:
         self.original.__kwdefaults__ = function.__kwdefaults__
         self.original.__qualname__ = function.__qualname__
         self.original.__module__ = function.__module__
-        function.__code__ = _handing_over(function.__code__, instead)
+        function.__code__ = _handing_over(function.__code__, replacement)
 
-    def give_back(self) -> None:
+    def restore(self) -> None:
         """Let the function be what it was."""
         self._function.__code__ = self.original.__code__
 

@@ -36,17 +36,17 @@ import numpy as np
 import tensorflow as tf
 
 from uncork.core.base.record import digest
-from uncork.pycode.frames.stack import is_users
+from uncork.pycode.frames.stack import is_user_file
 from uncork.pycode.purity.code_objects import (
     attribute_names,
-    code_text,
-    codes,
-    functions,
+    code_bytes,
+    functions_of_entry,
     global_names,
     handles_errors,
     imported_names,
-    is_users_class,
-    is_users_module,
+    is_user_class,
+    is_user_module,
+    iterate_code,
 )
 
 # Entries of a container that are compared at each call, and bytes of an array: some microseconds.
@@ -82,7 +82,7 @@ class UnguardedError(Exception):
     """Something is read that cannot be watched; the message says what, as part of a sentence."""
 
 
-class Guards:
+class StateGuards:
     """All that code of the user's reads in Python, as it is at this moment.
 
     Args:
@@ -93,11 +93,11 @@ class Guards:
 
     Example:
         >>> settings = {"scale": 2.0}
-        >>> guards = Guards(settings)
-        >>> print(guards.changed())
+        >>> guards = StateGuards(settings)
+        >>> print(guards.find_change())
         None
         >>> settings["scale"] = 4.0
-        >>> guards.changed()
+        >>> guards.find_change()
         'dict'
     """
 
@@ -117,11 +117,11 @@ class Guards:
             raise UnguardedError(f"it cannot be watched: {type(error).__name__}") from error
 
     @property
-    def code(self) -> str:
+    def code_digest(self) -> str:
         """Digest of all code of the user's that may run."""
         return digest(*sorted(self._codes))
 
-    def changed(self) -> str | None:
+    def find_change(self) -> str | None:
         """The name of something that is no longer as it was; None where all is."""
         for held, key, then in self._read.values():
             if not _same(held.get(key, _GONE), then):
@@ -185,7 +185,7 @@ class Guards:
         """What a container of another class has beside its entries."""
         if getattr(container, "__dict__", None):
             self._note(vars(container), self._attributes, absent=True)
-        if is_users_class(type(container)):
+        if is_user_class(type(container)):
             self._walk_class(type(container), made=True)
 
     def _note_array(self, name: str, array: np.ndarray[Any, Any]) -> None:
@@ -196,22 +196,22 @@ class Guards:
     def _walk_module(self, name: str, module: ModuleType) -> None:
         if module in _CHANGING:
             raise UnguardedError(f"'{name}' answers otherwise at each call")
-        if is_users_module(module):
+        if is_user_module(module):
             self._note(vars(module), self._attributes)
 
     def _walk_function(self, function: FunctionType) -> None:
         self._note(vars(function), self._attributes)
-        if not is_users(function.__code__.co_filename):
+        if not is_user_file(function.__code__.co_filename):
             # A library's wrapper counts as what it was put around.
             for cell in function.__closure__ or ():
                 if isinstance(_content(cell), (FunctionType, MethodType)):
                     self._walk(function.__name__, _content(cell))
             return
-        for code in codes(function.__code__):
+        for code in iterate_code(function.__code__):
             if handles_errors(code):
                 name = function.__name__
                 raise UnguardedError(f"'{name}' catches errors, which a graph raises outside of it")
-            self._codes.add(code_text(code))
+            self._codes.add(code_bytes(code))
             self._attributes |= attribute_names(code)
             self._note(function.__globals__, global_names(code))
             for module in imported_names(code):
@@ -227,13 +227,17 @@ class Guards:
 
     def _walk_class(self, class_: type, *, made: bool = False) -> None:
         """Its functions; of an object that is made already, those that may be called."""
-        for base in filter(is_users_class, class_.__mro__):
+        for base in filter(is_user_class, class_.__mro__):
             own = vars(base)
             for key, value in list(own.items()):
                 if not made or self._may_be_called(key):
-                    for function in functions(value):
+                    for function in functions_of_entry(value):
                         self._walk(key, function)
-            self._note(own, {k for k in self._attributes if not functions(own.get(k))}, absent=True)
+            self._note(
+                own,
+                {k for k in self._attributes if not functions_of_entry(own.get(k))},
+                absent=True,
+            )
 
     def _may_be_called(self, key: str) -> bool:
         special = key.startswith("__") and key not in ("__init__", "__new__")
@@ -260,7 +264,7 @@ class Guards:
         held = inspect.getattr_static(value, "__dict__", None)
         if held is None or any(vars(c).get("__slots__") for c in type(value).__mro__):
             raise UnguardedError(f"'{name}' is a '{type(value).__name__}'")
-        if not any(map(is_users_class, type(value).__mro__)):
+        if not any(map(is_user_class, type(value).__mro__)):
             self._must_be_passive(name, value)
         self._walk_class(type(value), made=True)
         self._note(vars(value), self._attributes, absent=True)

@@ -18,9 +18,14 @@ from contextlib import suppress
 from types import CodeType, FrameType
 from typing import Any, Final, Literal
 
-from uncork.pycode.purity.random_draws import Draws
-from uncork.pycode.purity.reachability import Reached, reached, state_digest, value_digest
-from uncork.pycode.purity.side_effects import outside
+from uncork.pycode.purity.random_draws import RandomStates
+from uncork.pycode.purity.reachability import (
+    ReachableCode,
+    find_reachable,
+    state_digest,
+    value_digest,
+)
+from uncork.pycode.purity.side_effects import note_side_effects
 
 Dependence = Literal["index", "draws", "more"]
 
@@ -31,13 +36,13 @@ _LINES: Final = 12
 _WRITES: Final = ("STORE_ATTR", "DELETE_ATTR", "STORE_GLOBAL", "DELETE_GLOBAL")
 
 
-def dependence(dataset: Any, most: int = 4) -> Dependence:
+def find_dependence(dataset: Any, max_batches: int = 4) -> Dependence:
     """What the batches of a loader depend on.
 
     Args:
         dataset: A ``PyDataset``; some of its batches are made, twice. Its generators of random
             numbers, and the global ones, get their states back.
-        most: How many of them.
+        max_batches: How many of them.
 
     Returns:
         ``"index"`` where a batch is the same whenever it is asked for, and making it changes
@@ -46,19 +51,19 @@ def dependence(dataset: Any, most: int = 4) -> Dependence:
         seen: an open file, a lock, half a gigabyte of data.
     """
     with suppress(Exception):  # the user's code, or an object that cannot be digested
-        found = reached(dataset)
+        found = find_reachable(dataset)
         if found.digest:
-            draws = Draws(found.generators)
+            draws = RandomStates(found.generators)
             try:
-                with outside() as seen:
-                    needs = _watched(dataset, found, draws, most)
+                with note_side_effects() as seen:
+                    needs = _watched(dataset, found, draws, max_batches)
                 return "more" if seen else needs
             finally:
-                draws.give_back()
+                draws.restore()
     return "more"
 
 
-def _watched(dataset: Any, found: Reached, draws: Draws, most: int) -> Dependence:
+def _watched(dataset: Any, found: ReachableCode, draws: RandomStates, most: int) -> Dependence:
     batches = dataset.num_batches or _FAR
     indices = list(dict.fromkeys((0, batches - 1, batches // 2, min(1, batches - 1))))[:most]
     made = [_made(dataset, index, draws) for index in indices]
@@ -67,33 +72,33 @@ def _watched(dataset: Any, found: Reached, draws: Draws, most: int) -> Dependenc
     drew = any(drawn for _, drawn in made)
     if made != again[::-1] or (drew and any(_seeds(dataset, index, draws) for index in indices)):
         return "more"
-    draws.give_back()
+    draws.restore()
     lines = _LINES * most // 4 or 1
-    disturbed = _disturbed(dataset, indices[0], indices[-1], found.codes, draws, lines)
+    disturbed = _disturbed(dataset, indices[0], indices[-1], found.code_objects, draws, lines)
     if disturbed != made[0][0] or not found.digest == between == state_digest(dataset):
         return "more"
     return "draws" if drew else "index"
 
 
-def _made(dataset: Any, index: int, draws: Draws) -> tuple[str, bool]:
+def _made(dataset: Any, index: int, draws: RandomStates) -> tuple[str, bool]:
     """Digest of a batch made from equal random states, and whether it drew.
 
     Raises:
         ValueError: It drew with TensorFlow or Keras, whose states threads may not share.
     """
-    draws.give_back()
+    draws.restore()
     made = value_digest(dataset[index])
-    return made, draws.are_other()
+    return made, draws.has_changed()
 
 
-def _seeds(dataset: Any, index: int, draws: Draws) -> bool:
+def _seeds(dataset: Any, index: int, draws: RandomStates) -> bool:
     """A loader that seeds what it draws from: the same state is left, whatever was there."""
     _made(dataset, index, draws)
-    after = draws.now()
-    draws.give_back()
-    draws.seed()
+    after = draws.current_states()
+    draws.restore()
+    draws.reseed()
     dataset[index]
-    return any(one == other for one, other in zip(draws.now(), after, strict=True))
+    return any(one == other for one, other in zip(draws.current_states(), after, strict=True))
 
 
 def _disturbed(
@@ -101,7 +106,7 @@ def _disturbed(
     index: int,
     other: int,
     codes: Sequence[CodeType],
-    draws: Draws,
+    draws: RandomStates,
     most: int,
 ) -> str:
     """Digest of a batch in the middle of which, before some of its lines, another one is made.
@@ -110,7 +115,7 @@ def _disturbed(
         ValueError: A function that makes it assigns to what is not its own.
     """
     lines: dict[tuple[CodeType, int], None] = {}
-    draws.give_back()
+    draws.restore()
     _traced(codes, lines.setdefault, lambda: dataset[index])
     if any(_assigns(code) for code, _ in lines):
         raise ValueError("it assigns to what other threads see")
@@ -119,11 +124,11 @@ def _disturbed(
     def interrupt(line: tuple[CodeType, int]) -> None:
         if line in chosen:
             chosen.discard(line)
-            kept = Draws(draws.generators)
+            kept = RandomStates(draws.generators)
             dataset[other]
-            kept.give_back()
+            kept.restore()
 
-    draws.give_back()
+    draws.restore()
     return value_digest(_traced(codes, interrupt, lambda: dataset[index]))
 
 

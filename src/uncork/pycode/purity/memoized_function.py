@@ -12,14 +12,14 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
-from uncork.pycode.purity.random_draws import Draws
-from uncork.pycode.purity.reachability import reached_by, value_digest
+from uncork.pycode.purity.random_draws import RandomStates
+from uncork.pycode.purity.reachability import find_reachable_from_function, value_digest
 
 # What the answers may take more than was seen when the plan was made.
-MORE: Final = 1.25
+MAX_GROWTH_RATIO: Final = 1.25
 # Of an array or tensor beside its values, and of an answer beside what it holds: its key, say.
 _OBJECT_BYTES: Final = 128
-ANSWER_BYTES: Final = 350
+RESULT_OVERHEAD_BYTES: Final = 350
 # Where a look takes no more of the time of a call, there is one before every answer.
 _CHEAP: Final = 0.05
 
@@ -33,7 +33,7 @@ class _Answer:
     trusted: bool
 
 
-class KeptCalls:
+class MemoizedFunction:
     """Stands in for a function that depends on its arguments alone.
 
     Before an answer is handed out, all that the function can get at is digested: where a callback,
@@ -44,21 +44,21 @@ class KeptCalls:
 
     Args:
         function: Of the user's.
-        most_bytes: That all answers take, as far as was seen.
+        max_bytes: That all answers take, as far as was seen.
 
     Example:
-        >>> roots = KeptCalls(np.sqrt, most_bytes=1_000)
+        >>> roots = MemoizedFunction(np.sqrt, max_bytes=1_000)
         >>> float(roots(np.float32(4.0))), float(roots(np.float32(4.0))), len(roots)
         (2.0, 2.0, 1)
     """
 
-    def __init__(self, function: Callable[..., Any], most_bytes: int) -> None:
+    def __init__(self, function: Callable[..., Any], max_bytes: int) -> None:
         self.function = function
-        self._most = self._room = MORE * most_bytes
+        self._most = self._room = MAX_GROWTH_RATIO * max_bytes
         self._answers: dict[str, _Answer] = {}
         self._lock = threading.Lock()
         self._pass = 0
-        found = reached_by(function)
+        found = find_reachable_from_function(function)
         self._state, self._generators = found.digest, found.generators
         self._trusts = True
         self._draws = False
@@ -86,10 +86,10 @@ class KeptCalls:
                 answer = self._answers.get(key)
             if answer is not None and answer.trusted:
                 answer.served = self._pass
-                return copied(answer.made)
+                return copy_for_tensorflow(answer.made)
         return self._asked(key, arguments, answer)
 
-    def pass_begins(self) -> None:
+    def note_pass_start(self) -> None:
         """Somebody begins to read: look before the next answer is handed out."""
         self._due = True
 
@@ -105,7 +105,7 @@ class KeptCalls:
     def _look(self) -> None:
         """Is all that the function can get at as it was?"""
         begin = time.perf_counter()
-        found = reached_by(self.function)
+        found = find_reachable_from_function(self.function)
         if not found.digest or found.digest != self._state:
             self.clear()
             self._trusts = self._draws = False
@@ -115,11 +115,13 @@ class KeptCalls:
         self._look_s = time.perf_counter() - begin
 
     def _asked(self, key: str, arguments: tuple[Any, ...], before_it: _Answer | None) -> Any:
-        state, draws = self._state, Draws(self._generators)
-        before, begin = draws.all_now(), time.perf_counter()
+        state, draws = self._state, RandomStates(self._generators)
+        before, begin = draws.all_current_states(), time.perf_counter()
         made = self.function(*arguments)
         self._call_s = time.perf_counter() - begin
-        drew = draws.all_now() != before  # or somebody else did meanwhile; then it is asked again
+        drew = (
+            draws.all_current_states() != before
+        )  # or somebody else did meanwhile; then it is asked again
         with self._lock:
             if state and state == self._state and not (drew or self._draws):
                 self._keep(key, made, before_it)
@@ -128,24 +130,24 @@ class KeptCalls:
     def _keep(self, key: str, made: Any, before_it: _Answer | None) -> None:
         if before_it is not None:
             before_it.served = self._pass
-            before_it.trusted = are_equal(copied(made), before_it.made)
+            before_it.trusted = are_equal(copy_for_tensorflow(made), before_it.made)
             if not before_it.trusted:  # then others were equal by chance
                 self.clear()
                 self._draws = True
             return
-        size = ANSWER_BYTES + size_of(made)
+        size = RESULT_OVERHEAD_BYTES + size_in_bytes(made)
         if size <= self._room:
             self._room -= size
-            self._answers[key] = _Answer(copied(made), self._pass, self._trusts)
+            self._answers[key] = _Answer(copy_for_tensorflow(made), self._pass, self._trusts)
 
 
-_ALL: Final[weakref.WeakSet[KeptCalls]] = weakref.WeakSet()
+_ALL: Final[weakref.WeakSet[MemoizedFunction]] = weakref.WeakSet()
 
 
-def a_pass_begins() -> None:
+def note_data_pass_start() -> None:
     """Over some data: whatever keeps answers looks whether they still hold."""
     for kept in list(_ALL):
-        kept.pass_begins()
+        kept.note_pass_start()
 
 
 def _key(arguments: tuple[Any, ...]) -> str | None:
@@ -156,23 +158,23 @@ def _key(arguments: tuple[Any, ...]) -> str | None:
         return None
 
 
-def digest_of(made: Any) -> str | None:
+def result_digest(result: Any) -> str | None:
     """Equal for what is equal in all that can be told; None where that is not all."""
-    return _key((made,))
+    return _key((result,))
 
 
-def are_equal(made: Any, before: Any) -> bool:
+def are_equal(result: Any, before: Any) -> bool:
     """In all that can be told of them."""
-    digest = digest_of(made)
-    return digest is not None and digest == digest_of(before)
+    digest = result_digest(result)
+    return digest is not None and digest == result_digest(before)
 
 
-def copied(made: Any) -> Any:
+def copy_for_tensorflow(result: Any) -> Any:
     """For TensorFlow, which may take an array as it is, and compute in its place."""
-    return tf.nest.map_structure(own, made, expand_composites=True)
+    return tf.nest.map_structure(copy_leaf, result, expand_composites=True)
 
 
-def own(leaf: Any) -> Any:
+def copy_leaf(leaf: Any) -> Any:
     """An array that nobody else writes to; a tensor in the host's memory, not the device's."""
     if isinstance(leaf, np.ndarray):
         return leaf.copy()
@@ -182,19 +184,19 @@ def own(leaf: Any) -> Any:
     return leaf
 
 
-def size_of(made: Any) -> int:
+def size_in_bytes(result: Any) -> int:
     """Bytes of all arrays and tensors in it, strings by their length, and of these objects."""
-    return values_bytes(made) + _OBJECT_BYTES * len(_leaves(made))
+    return values_bytes(result) + _OBJECT_BYTES * len(_leaves(result))
 
 
-def values_bytes(made: Any) -> int:
+def values_bytes(result: Any) -> int:
     """Of all arrays, tensors and numbers in it, strings by their length; not of the objects.
 
     Example:
         >>> values_bytes({"x": tf.zeros([2, 3]), "text": np.array(["abc", "d"], object)})
         28
     """
-    return sum(map(_bytes, _leaves(made)))
+    return sum(map(_bytes, _leaves(result)))
 
 
 def _leaves(made: Any) -> list[Any]:

@@ -13,13 +13,13 @@ from typing import Any, Final
 import numpy as np
 
 from uncork.compat.random_state import random_state, set_random_state
-from uncork.pycode.purity.reachability import reached
+from uncork.pycode.purity.reachability import find_reachable
 
 _SEED: Final = 20261
 _SEED_BITS: Final = 256
 
 
-class Draws:
+class RandomStates:
     """Random states: the global ones, and those of some generators.
 
     Args:
@@ -30,13 +30,13 @@ class Draws:
         self.generators = generators
         self._global, self._own = random_state(), self._states()
 
-    def give_back(self) -> None:
+    def restore(self) -> None:
         """To all the state that they had."""
         set_random_state(self._global)
         for generator, state in zip(self.generators, self._own, strict=True):
             _set(generator, state)
 
-    def seed(self) -> None:
+    def reseed(self) -> None:
         """Other states than those of any moment of the training."""
         random.seed(_SEED)
         np.random.seed(_SEED)
@@ -46,17 +46,17 @@ class Draws:
             else:
                 _bits(generator).state = type(_bits(generator))(_SEED).state
 
-    def now(self) -> list[bytes]:
+    def current_states(self) -> list[bytes]:
         """Each of the states that may be shared, as it is at this moment."""
         return _each(random_state(), self._states())
 
-    def all_now(self) -> list[bytes]:
+    def all_current_states(self) -> list[bytes]:
         """Likewise, with those of TensorFlow and Keras, as far as they can be seen."""
         everywhere = random_state()
         *_, ops, _, seed = everywhere
         return [*_each(everywhere, self._states()), pickle.dumps((ops, seed))]
 
-    def are_other(self) -> bool:
+    def has_changed(self) -> bool:
         """Some state is another one by now.
 
         Raises:
@@ -66,13 +66,13 @@ class Draws:
         *_, ops_now, _, seed_now = random_state()
         if pickle.dumps((ops, seed)) != pickle.dumps((ops_now, seed_now)):
             raise ValueError("drawn with TensorFlow or Keras")
-        return _each(self._global, self._own) != self.now()
+        return _each(self._global, self._own) != self.current_states()
 
     def _states(self) -> list[Any]:
         return [_state(generator) for generator in self.generators]
 
 
-class PythonDraws:
+class PythonRandomStates:
     """Random states of Python and NumPy alone, which another process can go on from.
 
     Args:
@@ -82,16 +82,16 @@ class PythonDraws:
     def __init__(self, generators: Sequence[Any]) -> None:
         self._generators = generators
 
-    def now(self) -> tuple[Any, ...]:
+    def current_states(self) -> tuple[Any, ...]:
         """The states, as they are at this moment."""
         own = map(_state, self._generators)
         return random.getstate(), np.random.get_state(legacy=False), *own
 
     @contextmanager
-    def still(self) -> Iterator[None]:
+    def hold_locks(self) -> Iterator[None]:
         """Nobody draws from NumPy's generators inside the block: their locks are held by it.
 
-        What is forked inside has them held, too, and is to :meth:`let_go` of them.
+        What is forked inside has them held, too, and is to :meth:`release_locks` of them.
         """
         locks = self._locks()
         with ExitStack() as held:
@@ -99,7 +99,7 @@ class PythonDraws:
                 held.enter_context(lock)
             yield
 
-    def let_go(self) -> None:
+    def release_locks(self) -> None:
         """Of the locks that were held in the process that this one was forked from."""
         for lock in self._locks():
             with suppress(RuntimeError):  # forked later, when nobody held it
@@ -110,21 +110,21 @@ class PythonDraws:
         found = (_bits(each).lock for each in older if not isinstance(each, random.Random))
         return list({id(lock): lock for lock in found}.values())
 
-    def take(self, states: tuple[Any, ...]) -> None:
-        """Go on from what :meth:`now` told, of these generators or of those they are copies of."""
+    def set_states(self, states: tuple[Any, ...]) -> None:
+        """Continue from :meth:`current_states` of these generators, or of their originals."""
         python, numpy, *own = states
         random.setstate(python)
         np.random.set_state(numpy)
         for generator, state in zip(self._generators, own, strict=True):
             _set(generator, state)
 
-    def move_on(self) -> None:
+    def advance_states(self) -> None:
         """To other states, each drawn from its own generator; whoever has the old goes apart.
 
         Example:
-            >>> draws = PythonDraws([np.random.default_rng(1)])
+            >>> draws = PythonRandomStates([np.random.default_rng(1)])
             >>> before = draws.now()
-            >>> draws.move_on()
+            >>> draws.advance_states()
             >>> [old == new for old, new in zip(before[2:], draws.now()[2:], strict=True)]
             [False]
         """
@@ -173,51 +173,55 @@ def _bits(generator: Any) -> Any:
     return getattr(generator, "_bit_generator", None) or generator.bit_generator
 
 
-def loader_draws(dataset: Any) -> Draws:
+def loader_random_states(dataset: Any) -> RandomStates:
     """The random states that a loader may draw from, as they are now."""
-    return Draws(reached(dataset).generators)
+    return RandomStates(find_reachable(dataset).generators)
 
 
 @contextmanager
-def draws_kept(dataset: Any) -> Iterator[None]:
+def preserve_random_states(dataset: Any) -> Iterator[None]:
     """Give all generators that a loader can get at their state back."""
-    draws = loader_draws(dataset)
+    draws = loader_random_states(dataset)
     try:
         yield
     finally:
-        draws.give_back()
+        draws.restore()
 
 
-def drawn_alike(dataset: Any) -> Any:
+def copy_with_fixed_random_state(dataset: Any) -> Any:
     """A copy whose batches are made one at a time, all from the random states of this moment.
 
     Which thread makes a batch, and when, no longer tells what it draws.
     """
-    class_, draws, lock = type(dataset), Draws(reached(dataset).generators), threading.Lock()
+    class_, draws, lock = (
+        type(dataset),
+        RandomStates(find_reachable(dataset).generators),
+        threading.Lock(),
+    )
 
     def __getitem__(self: Any, index: Any) -> Any:  # noqa: N807 - of the class made here
         with lock:
-            draws.give_back()
+            draws.restore()
             try:
                 return class_.__getitem__(self, index)
             finally:  # an order is drawn from them, too, whoever has made the last batch
-                draws.give_back()
+                draws.restore()
 
-    return in_class(_copied(dataset), {"__getitem__": __getitem__})
+    return with_methods(_copied(dataset), {"__getitem__": __getitem__})
 
 
-def telling_draws(dataset: Any, drew: list[int]) -> Any:
+def copy_noting_random_batches(dataset: Any, random_indices: list[int]) -> Any:
     """A copy that notes the indices of the batches that drew something; for one thread."""
-    class_, generators = type(dataset), reached(dataset).generators
+    class_, generators = type(dataset), find_reachable(dataset).generators
 
     def __getitem__(self: Any, index: Any) -> Any:  # noqa: N807 - of the class made here
-        before = Draws(generators).now()
+        before = RandomStates(generators).current_states()
         made = class_.__getitem__(self, index)
-        if Draws(generators).now() != before:
-            drew.append(index)
+        if RandomStates(generators).current_states() != before:
+            random_indices.append(index)
         return made
 
-    return in_class(_copied(dataset), {"__getitem__": __getitem__})
+    return with_methods(_copied(dataset), {"__getitem__": __getitem__})
 
 
 def _copied(dataset: Any) -> Any:
@@ -227,8 +231,8 @@ def _copied(dataset: Any) -> Any:
     return other
 
 
-def in_class(dataset: Any, made: dict[str, Any]) -> Any:
+def with_methods(dataset: Any, methods: dict[str, Any]) -> Any:
     """The dataset itself, of a class of the same name that does some things otherwise."""
     class_ = type(dataset)
-    dataset.__class__ = type(class_.__name__, (class_,), made)
+    dataset.__class__ = type(class_.__name__, (class_,), methods)
     return dataset

@@ -21,15 +21,15 @@ from typing import Any, Final
 import numpy as np
 
 from uncork.core.base.record import digest
-from uncork.pycode.frames.stack import is_users
+from uncork.pycode.frames.stack import is_user_file
 from uncork.pycode.purity.code_objects import (
-    cells,
-    code_text,
-    codes,
-    functions,
+    closure_cells,
+    code_bytes,
+    functions_of_entry,
     imported_names,
-    is_users_class,
-    is_users_module,
+    is_user_class,
+    is_user_module,
+    iterate_code,
 )
 
 # More data than this is not digested: it would take seconds, and several times so.
@@ -45,40 +45,40 @@ _GENERATORS: Final = (random.Random, np.random.Generator, np.random.RandomState)
 
 
 @dataclass
-class Reached:
+class ReachableCode:
     """What a loader's code can get at.
 
     Attributes:
         functions: The user's.
-        values: Data, each with the name that it was found by.
+        named_values: Data, each with the name that it was found by.
         generators: Of random numbers, Python's and NumPy's.
         digest: Of the data, without the states of the generators; ``""`` where it cannot be
             digested.
-        remembers: A function among it keeps what it has returned (``functools.lru_cache``).
+        has_own_state: A function among it keeps what it has returned (``functools.lru_cache``).
     """
 
     functions: list[FunctionType] = field(default_factory=list)
-    values: list[tuple[str, Any]] = field(default_factory=list)
+    named_values: list[tuple[str, Any]] = field(default_factory=list)
     generators: list[Any] = field(default_factory=list)
     digest: str = ""
-    remembers: bool = False
+    has_own_state: bool = False
     _known: set[tuple[str, int]] = field(default_factory=set)
     # Which name means which code: part of the digest. Held, so that no other gets its number.
     _bound: dict[tuple[str, int], Any] = field(default_factory=dict)
     _modules: list[ModuleType] = field(default_factory=list)
 
     @property
-    def codes(self) -> list[CodeType]:
+    def code_objects(self) -> list[CodeType]:
         """Of the functions, and of what is defined inside them."""
-        return [code for function in self.functions for code in codes(function.__code__)]
+        return [code for function in self.functions for code in iterate_code(function.__code__)]
 
     @property
     def names(self) -> frozenset[str]:
         """All that the code calls something."""
-        return frozenset(name for code in self.codes for name in code.co_names)
+        return frozenset(name for code in self.code_objects for name in code.co_names)
 
     @property
-    def libraries(self) -> frozenset[str]:
+    def library_names(self) -> frozenset[str]:
         """Names of the packages that are not the user's, of all code and data that was met.
 
         Those that a function imports when it runs are among them.
@@ -87,10 +87,10 @@ class Reached:
             >>> import fractions, keras
             >>> dataset = keras.utils.PyDataset()
             >>> dataset.share = fractions.Fraction(1, 3)
-            >>> "fractions" in reached(dataset).libraries
+            >>> "fractions" in find_reachable(dataset).library_names
             True
         """
-        inside = (name for code in self.codes for name in imported_names(code))
+        inside = (name for code in self.code_objects for name in imported_names(code))
         found = {_package(name) for name in inside if not _is_users(name)}
         return frozenset(found.union(*map(_libraries, self._bound.values())) - {_NOTEBOOK})
 
@@ -112,10 +112,10 @@ class Reached:
         elif isinstance(value, type):
             self._add_class(value)
         elif isinstance(value, ModuleType):
-            if is_users_module(value):
+            if is_user_module(value):
                 self._modules.append(value)
         elif not isinstance(value, np.ufunc):
-            self.values.append((name, value))
+            self.named_values.append((name, value))
             self.add(name, type(value))
 
     def add_named(self) -> None:
@@ -123,15 +123,15 @@ class Reached:
         names = self.names
         for module in (sys.modules.get(name) for name in names):
             # Imported by a function of the user's; a library's own name says nothing of it.
-            if isinstance(module, ModuleType) and is_users_module(module):
+            if isinstance(module, ModuleType) and is_user_module(module):
                 self.add(module.__name__, module)
         for module in tuple(self._modules):
             for name in names & vars(module).keys():
                 self.add(name, vars(module)[name])
 
     def _add_function(self, function: FunctionType) -> None:
-        held = dict(cells(function)) | vars(function)
-        if not is_users(function.__code__.co_filename):
+        held = dict(closure_cells(function)) | vars(function)
+        if not is_user_file(function.__code__.co_filename):
             # A library's wrapper: it counts as what it was put around.
             for name, value in held.items():
                 if isinstance(value, (FunctionType, MethodType)):
@@ -139,7 +139,7 @@ class Reached:
             return
         self.functions.append(function)
         known = function.__globals__
-        names = {name for code in codes(function.__code__) for name in code.co_names}
+        names = {name for code in iterate_code(function.__code__) for name in code.co_names}
         for name in sorted(names & known.keys()):
             self.add(name, known[name])
         for name, value in held.items():
@@ -148,18 +148,18 @@ class Reached:
 
     def _add_class(self, class_: type) -> None:
         for base in class_.__mro__:
-            own = [f for v in vars(base).values() for f in functions(v)]
-            if any(is_users(f.__code__.co_filename) for f in own) or is_users_class(base):
+            own = [f for v in vars(base).values() for f in functions_of_entry(v)]
+            if any(is_user_file(f.__code__.co_filename) for f in own) or is_user_class(base):
                 for function in own:
                     self.add(function.__name__, function)
                 for name, value in vars(base).items():
-                    if not name.startswith("__") and not functions(value):
+                    if not name.startswith("__") and not functions_of_entry(value):
                         self.add(name, value)
 
 
-def reached(dataset: Any) -> Reached:
+def find_reachable(dataset: Any) -> ReachableCode:
     """All that a loader's code can get at."""
-    found = Reached()
+    found = ReachableCode()
     with suppress(Exception):  # what holds an open file, a lock, too much, or minds being asked
         found.add("self", type(dataset))
         found.add("self", dict(vars(dataset)))
@@ -167,27 +167,27 @@ def reached(dataset: Any) -> Reached:
     return found
 
 
-def reached_by(function: Any) -> Reached:
+def find_reachable_from_function(function: Any) -> ReachableCode:
     """All that a function, or any other callable of the user's, can get at."""
-    found = Reached()
+    found = ReachableCode()
     with suppress(Exception):
         found.add("function", function)
         _follow(found)
     return found
 
 
-def _follow(found: Reached) -> None:
+def _follow(found: ReachableCode) -> None:
     """Until nothing new is met."""
     while True:
-        before = len(found.functions), len(found.values)
+        before = len(found.functions), len(found.named_values)
         found.add_named()
         pickler = _Digesting()
         found.generators = pickler.generators
-        pickler.dump([list(found._bound), [value for _, value in found.values]])
-        found.remembers = pickler.remembers
+        pickler.dump([list(found._bound), [value for _, value in found.named_values]])
+        found.has_own_state = pickler.remembers
         for code in pickler.code:
             found.add("", code)
-        if before == (len(found.functions), len(found.values)):
+        if before == (len(found.functions), len(found.named_values)):
             found.digest = pickler.digest()
             break
 
@@ -198,11 +198,11 @@ def _libraries(code: Any) -> set[str]:
     The user's own count for nothing.
     """
     if isinstance(code, type):
-        others = (each for each in code.__mro__ if not is_users_class(each))
+        others = (each for each in code.__mro__ if not is_user_class(each))
         return {_package(each.__module__) for each in others if each.__name__ != _LOADER}
     if isinstance(code, ModuleType):
-        return set() if is_users_module(code) else {_package(code.__name__)}
-    if isinstance(code, FunctionType) and is_users(code.__code__.co_filename):
+        return set() if is_user_module(code) else {_package(code.__name__)}
+    if isinstance(code, FunctionType) and is_user_file(code.__code__.co_filename):
         return set()
     if getattr(code, "__qualname__", "").startswith(f"{_LOADER}."):
         return set()
@@ -211,7 +211,7 @@ def _libraries(code: Any) -> set[str]:
 
 def _is_users(module: str) -> bool:
     known = sys.modules.get(module)
-    return not module or (isinstance(known, ModuleType) and is_users_module(known))
+    return not module or (isinstance(known, ModuleType) and is_user_module(known))
 
 
 def _package(module: str) -> str:
@@ -220,7 +220,7 @@ def _package(module: str) -> str:
 
 def state_digest(dataset: Any) -> str:
     """Of all data that a loader can get at but random states; ``""`` where that cannot be told."""
-    return reached(dataset).digest
+    return find_reachable(dataset).digest
 
 
 def value_digest(value: Any) -> str:
@@ -245,7 +245,7 @@ def loader_digest(dataset: Any) -> str:
         >>> loader_digest(Numbers()) == loader_digest(Numbers())
         True
     """
-    return _code_digest(reached(dataset))
+    return _code_digest(find_reachable(dataset))
 
 
 def function_digest(function: Any) -> str:
@@ -255,7 +255,7 @@ def function_digest(function: Any) -> str:
         >>> function_digest(lambda x: x + 1) == function_digest(lambda x: x + 2)
         True
     """
-    return _code_digest(reached_by(function))
+    return _code_digest(find_reachable_from_function(function))
 
 
 def named_code_digest(*callables: Any) -> str:
@@ -265,25 +265,25 @@ def named_code_digest(*callables: Any) -> str:
         >>> named_code_digest(len) == named_code_digest(max)  # neither is the user's
         True
     """
-    found, before = Reached(), -1
+    found, before = ReachableCode(), -1
     with suppress(Exception):  # what minds being asked
         for each in callables:
             found.add("", each)
         while before != len(found.functions):
             before = len(found.functions)
             found.add_named()
-            for name, value in tuple(found.values):
+            for name, value in tuple(found.named_values):
                 if isinstance(inspect.getattr_static(value, "python_function", None), property):
                     found.add(name, value.python_function)  # of another tf.function
-    return digest(*sorted({code_text(code) for code in found.codes}))
+    return digest(*sorted({code_bytes(code) for code in found.code_objects}))
 
 
-def _code_digest(found: Reached) -> str:
+def _code_digest(found: ReachableCode) -> str:
     names = found.names
     state = hashlib.blake2b(digest_size=8)
-    for code in found.codes:
-        state.update(code_text(code))
-    for name, value in found.values:
+    for code in found.code_objects:
+        state.update(code_bytes(code))
+    for name, value in found.named_values:
         state.update(f"{name}={_said(value, names, _DEPTH)};".encode())
     return state.hexdigest()
 

@@ -13,20 +13,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 
-def holders_of(*held: object) -> list[object]:
+def find_referrers(*held: object) -> list[object]:
     """All that refers to one of these objects, in no order: frames, dictionaries, cells and so on.
 
     Example:
         >>> word = object()
         >>> words = [word]
-        >>> any(each is words for each in holders_of(word))
+        >>> any(each is words for each in find_referrers(word))
         True
     """
     with _no_collection():
         return gc.get_referrers(*held)
 
 
-def owners_of(held: object) -> list[object]:
+def find_owners(value: object) -> list[object]:
     """All that refers to an object, also in its attributes.
 
     Attributes lie in the object itself, or in a dictionary that it holds. Of no use for what the
@@ -37,12 +37,12 @@ def owners_of(held: object) -> list[object]:
         ...     pass
         >>> owner, word = Owner(), []
         >>> owner.word = word
-        >>> any(each is owner for each in owners_of(word))
+        >>> any(each is owner for each in find_owners(word))
         True
     """
-    found = holders_of(held)
+    found = find_referrers(value)
     attributes = [each for each in found if type(each) is dict]
-    return found + holders_of(*attributes) if attributes else found
+    return found + find_referrers(*attributes) if attributes else found
 
 
 @contextmanager

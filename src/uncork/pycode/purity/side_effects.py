@@ -44,7 +44,7 @@ class ForbiddenError(PermissionError):
 
 
 @contextmanager
-def outside(*, forbid: bool = False) -> Iterator[list[str]]:
+def note_side_effects(*, forbid: bool = False) -> Iterator[list[str]]:
     """Note what this thread does beyond computing; reading files is none of it.
 
     Args:
@@ -52,7 +52,7 @@ def outside(*, forbid: bool = False) -> Iterator[list[str]]:
             and what is printed or logged is not.
 
     Example:
-        >>> with outside() as seen:
+        >>> with note_side_effects() as seen:
         ...     print("so far")
         so far
         >>> seen

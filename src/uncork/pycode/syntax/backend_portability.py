@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from uncork.pycode.syntax.parse import names_of_sklearn, parsed, root_name
+from uncork.pycode.syntax.parse import find_sklearn_names, parse_source, root_name
 
 # Of TensorFlow's, what no other backend of Keras's has, or gives something else for.
 _OF_TENSORFLOW: Final = frozenset({
@@ -21,7 +21,7 @@ _OF_TENSORFLOW: Final = frozenset({
 _MOST: Final = 500
 
 
-def written_for_tensorflow(script: Path) -> str:
+def tensorflow_only_reason(script: Path) -> str:
     """Why a script is left where it is: part of a sentence; empty where nothing speaks against it.
 
     Data may come from ``tf.data``, and ``tf.image`` may work on it. What comes after the training
@@ -30,7 +30,7 @@ def written_for_tensorflow(script: Path) -> str:
     """
     trainings = 0
     for path, tree in _files(script):
-        others = names_of_sklearn(tree)
+        others = find_sklearn_names(tree)
         for node in ast.walk(tree):
             found = _asked(node)
             if found:
@@ -75,7 +75,7 @@ def _files(script: Path) -> Iterator[tuple[Path, ast.AST]]:
     while waiting and len(seen) < _MOST:
         path = waiting.pop(0)
         with suppress(OSError, SyntaxError, ValueError):
-            tree = parsed(path.read_bytes())
+            tree = parse_source(path.read_bytes())
             yield path, tree
             found = dict.fromkeys(_imported(tree, path, script.parent))
             waiting += [each for each in found if each not in seen]

@@ -18,7 +18,7 @@ from typing import Final
 _WRAPS_KERAS: Final = re.compile("SKLearn|scikeras|KerasClass|KerasRegr")
 
 
-def names_of_sklearn(tree: ast.AST) -> frozenset[str]:
+def find_sklearn_names(tree: ast.AST) -> frozenset[str]:
     r"""Names of scikit-learn's classes, and of what is plainly made of them and nothing else.
 
     Args:
@@ -26,7 +26,7 @@ def names_of_sklearn(tree: ast.AST) -> frozenset[str]:
 
     Example:
         >>> text = "from sklearn.svm import SVC\nmodel = SVC()\nother = build()"
-        >>> sorted(names_of_sklearn(ast.parse(text)))
+        >>> sorted(find_sklearn_names(ast.parse(text)))
         ['SVC', 'model']
     """
     imported: set[str] = set()
@@ -62,7 +62,7 @@ def _is_sklearn(module: str) -> bool:
     return module.partition(".")[0] == "sklearn"
 
 
-def parsed(source: str | bytes) -> ast.Module:
+def parse_source(source: str | bytes) -> ast.Module:
     """The tree of a source.
 
     Args:
@@ -73,7 +73,7 @@ def parsed(source: str | bytes) -> ast.Module:
         ValueError: It has null bytes.
 
     Example:
-        >>> [type(each).__name__ for each in parsed("import re").body]
+        >>> [type(each).__name__ for each in parse_source("import re").body]
         ['Import']
     """
     with warnings.catch_warnings():

@@ -73,7 +73,7 @@ _WRITTEN: Final = re.compile(
 )
 
 
-def instead(error: str, script: str = "") -> str:
+def suggest_replacement(error: str, script: str = "") -> str:
     """What to write in place of what an error says is gone; nothing where that is not known.
 
     Args:
@@ -81,11 +81,11 @@ def instead(error: str, script: str = "") -> str:
         script: Path of what failed: where a patch of it can be had, that is told, too.
 
     Example:
-        >>> instead("'MirroredStrategy' object has no attribute 'experimental_run_v2'")
+        >>> suggest_replacement("'MirroredStrategy' object has no attribute 'experimental_run_v2'")
         'experimental_run_v2 is called strategy.run now'
-        >>> instead("no attribute 'experimental_run_v2'", "train.py")
+        >>> suggest_replacement("no attribute 'experimental_run_v2'", "train.py")
         'experimental_run_v2 is called strategy.run now; as a patch: uncork diff train.py'
-        >>> instead("division by zero")
+        >>> suggest_replacement("division by zero")
         ''
     """
     for pattern, told in _INSTEAD:

@@ -31,7 +31,7 @@ _BAR: Final = "tqdm"
 _RANGE_BAR: Final = "trange"
 
 
-def times(loop: ast.For | ast.AsyncFor, frame: FrameType) -> int | None:
+def count_iterations(loop: ast.For | ast.AsyncFor, frame: FrameType) -> int | None:
     """How many items a loop goes through, as its names stand now; None where that is not plain.
 
     Args:
@@ -41,7 +41,7 @@ def times(loop: ast.For | ast.AsyncFor, frame: FrameType) -> int | None:
     Example:
         >>> import sys
         >>> epochs = 30
-        >>> times(ast.parse("for i in range(2, epochs): pass").body[0], sys._getframe())
+        >>> count_iterations(ast.parse("for i in range(2, epochs): pass").body[0], sys._getframe())
         28
     """
     if _names(loop.iter, ast.Load) & _names(loop, ast.Store):

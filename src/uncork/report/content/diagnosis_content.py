@@ -15,15 +15,23 @@ from uncork.core.base.record import Record
 from uncork.core.documents.diagnosis import Diagnosis, Finding, Overhead, WorkloadDiagnosis
 from uncork.core.documents.workload import Workload
 from uncork.core.evidence.loop import LoopLine
-from uncork.report.content.figures import count, duration, known, percent, ranged, size, times
+from uncork.report.content.figures import (
+    finite_or_none,
+    format_bytes,
+    format_count,
+    format_duration,
+    format_percent,
+    format_ratio,
+    format_ratio_interval,
+)
 from uncork.report.content.kernel_rows import KernelRow, kernel_rows
 from uncork.report.content.run_time import RunPart, run_parts
 from uncork.report.content.stage_rows import StageRow, stage_rows
 
 # Below this, the distance to the ceiling is within what two measurements differ by anyway.
-WORTH_NAMING: Final = 1.1
+MIN_HEADROOM_SHOWN: Final = 1.1
 
-HEALTHY: Final = "healthy: nothing worth doing"
+HEALTHY_TEXT: Final = "healthy: nothing worth doing"
 
 PART_LABELS: Final = {
     "input": "input wait",
@@ -32,7 +40,7 @@ PART_LABELS: Final = {
     "compile": "compiling",
     "unknown": "unexplained",
 }
-WORK_LABELS: Final = {
+LOOP_WORK_LABELS: Final = {
     "metrics": "Keras's metrics",
     "evaluation": "an evaluation",
     "function": "a function",
@@ -52,7 +60,7 @@ CEILING_LABELS: Final = {
 Tone = Literal["healthy", "brake", "unknown"]
 
 
-class Verdict(Record, frozen=True, kw_only=True):
+class VerdictText(Record, frozen=True, kw_only=True):
     """One sentence, a second one that names the cause, and the tone to say them in."""
 
     sentence: str
@@ -65,7 +73,7 @@ class Verdict(Record, frozen=True, kw_only=True):
         return f"{self.sentence} {self.cause}".strip()
 
 
-class Part(Record, frozen=True, kw_only=True):
+class StepPart(Record, frozen=True, kw_only=True):
     """One category of a step's time."""
 
     key: str
@@ -80,10 +88,10 @@ class StepTime(Record, frozen=True, kw_only=True):
     title: str
     seconds: float | None
     interval: str
-    parts: tuple[Part, ...]
+    parts: tuple[StepPart, ...]
 
 
-class Ceiling(Record, frozen=True, kw_only=True):
+class CeilingRow(Record, frozen=True, kw_only=True):
     """How fast one part of the training could go alone."""
 
     name: str
@@ -95,27 +103,27 @@ class WorkloadInfo(Record, frozen=True, kw_only=True):
     """Everything a report says about one training call.
 
     Attributes:
-        run: The whole run, where much of it is not steps.
-        step_sets_pace: The pipeline is known to keep up with the training step.
-        health: Why it is healthy, ``""`` if it is not.
+        run_parts: The whole run, where much of it is not steps.
+        is_step_bottleneck: The pipeline is known to keep up with the training step.
+        healthy_reason: Why it is healthy, ``""`` if it is not.
     """
 
     at: str
-    what: str
-    verdict: Verdict
+    description: str
+    verdict: VerdictText
     samples_per_s: float | None
     headroom: float | None
-    noise: str
-    warmup: str
-    ceilings: tuple[Ceiling, ...]
-    step: StepTime
+    noise_text: str
+    warmup_text: str
+    ceilings: tuple[CeilingRow, ...]
+    step_time: StepTime
     stages: tuple[StageRow, ...]
     kernels: tuple[KernelRow, ...]
     loop_lines: tuple[LoopLine, ...]
-    run: tuple[RunPart, ...]
-    step_sets_pace: bool
+    run_parts: tuple[RunPart, ...]
+    is_step_bottleneck: bool
     findings: tuple[Finding, ...]
-    health: str
+    healthy_reason: str
     notes: tuple[str, ...]
 
 
@@ -123,13 +131,13 @@ class DiagnosisInfo(Record, frozen=True, kw_only=True):
     """Everything a report says about a diagnosis.
 
     Attributes:
-        elsewhere: Training calls that were reached but not diagnosed, as ``file.py:line``.
+        undiagnosed_at: Training calls that were reached but not diagnosed, as ``file.py:line``.
         next_command: What to type next.
     """
 
     script: str
     workloads: tuple[WorkloadInfo, ...]
-    elsewhere: tuple[str, ...]
+    undiagnosed_at: tuple[str, ...]
     machine: tuple[tuple[str, str], ...]
     overhead: str
     next_command: str
@@ -141,7 +149,9 @@ def diagnosis_info(diagnosis: Diagnosis) -> DiagnosisInfo:
     return DiagnosisInfo(
         script=diagnosis.script,
         workloads=tuple(workload_info(each, diagnosis.machine) for each in diagnosis.workloads),
-        elsewhere=tuple(each.at for each in diagnosis.reached if each.index not in shown),
+        undiagnosed_at=tuple(
+            each.at for each in diagnosis.reached_workloads if each.index not in shown
+        ),
         machine=machine_rows(diagnosis.machine),
         overhead=overhead_sentence(diagnosis.overhead),
         next_command=next_command(diagnosis),
@@ -153,53 +163,62 @@ def workload_info(diagnosis: WorkloadDiagnosis, machine: Machine) -> WorkloadInf
     stages = stage_rows(diagnosis, machine)
     return WorkloadInfo(
         at=diagnosis.workload.at,
-        what=describe(diagnosis.workload),
+        description=describe_workload(diagnosis.workload),
         verdict=verdict(diagnosis),
-        samples_per_s=known(diagnosis.measurement.samples_per_s),
-        headroom=known(diagnosis.headroom),
-        noise=noise_sentence(diagnosis.measurement),
-        warmup=duration(diagnosis.measurement.warmup_s),
+        samples_per_s=finite_or_none(diagnosis.measurement.samples_per_s),
+        headroom=finite_or_none(diagnosis.headroom),
+        noise_text=noise_sentence(diagnosis.measurement),
+        warmup_text=format_duration(diagnosis.measurement.warmup_s),
         ceilings=ceilings(diagnosis),
-        step=step_time(diagnosis, "one step"),
+        step_time=step_time(diagnosis, "one step"),
         stages=stages,
         kernels=kernel_rows(diagnosis),
         loop_lines=diagnosis.loop_lines,
-        run=run_parts(diagnosis),
-        step_sets_pace=_step_sets_pace(diagnosis, stages),
+        run_parts=run_parts(diagnosis),
+        is_step_bottleneck=_step_sets_pace(diagnosis, stages),
         findings=tuple(each for each in diagnosis.findings if each.cause != "healthy"),
-        health=next((f.evidence for f in diagnosis.findings if f.cause == "healthy"), ""),
+        healthy_reason=next((f.evidence for f in diagnosis.findings if f.cause == "healthy"), ""),
         notes=diagnosis.notes,
     )
 
 
-def verdict(diagnosis: WorkloadDiagnosis) -> Verdict:
+def verdict(diagnosis: WorkloadDiagnosis) -> VerdictText:
     """How fast, how fast it could be, and what holds it back.
 
     Without a finding and with a known distance to the ceiling the cause is *unknown*: a probe that
     saw nothing is no proof of health.
     """
     at, measured = diagnosis.workload.at, diagnosis.measurement.samples_per_s
-    ceiling, headroom = known(diagnosis.ceilings.get("consumer")), known(diagnosis.headroom)
-    trains = f"{at} trains {count(measured)} samples/s"
-    brake, traps = main_brake(diagnosis), _traps(diagnosis)
+    ceiling, headroom = (
+        finite_or_none(diagnosis.ceilings.get("consumer")),
+        finite_or_none(diagnosis.headroom),
+    )
+    trains = f"{at} trains {format_count(measured)} samples/s"
+    brake, traps = main_bottleneck(diagnosis), _traps(diagnosis)
     if ceiling is None or headroom is None:
         sentence = f"{trains}; how fast this machine could go is unknown."
-    elif headroom < WORTH_NAMING:
-        sentence = f"{trains}, {percent(1 / max(headroom, 1.0))} of what its training step allows."
+    elif headroom < MIN_HEADROOM_SHOWN:
+        sentence = (
+            f"{trains}, {format_percent(1 / max(headroom, 1.0))} of what its training step allows."
+        )
     else:
-        sentence = f"{trains}; this machine could do {count(ceiling)} ({times(headroom)})."
+        sentence = (
+            f"{trains}; this machine could do {format_count(ceiling)} ({format_ratio(headroom)})."
+        )
     if brake is not None:
-        return Verdict(sentence=sentence, cause=f"Brake: {_named(brake)}.{traps}", tone="brake")
-    if diagnosis.unclear:
+        return VerdictText(sentence=sentence, cause=f"Brake: {_named(brake)}.{traps}", tone="brake")
+    if diagnosis.is_inconclusive:
         cause = f"The noise hides its brakes: try again with a longer --budget.{traps}"
-        return Verdict(sentence=sentence, cause=cause, tone="unknown")
+        return VerdictText(sentence=sentence, cause=cause, tone="unknown")
     healthy = any(each.cause == "healthy" for each in diagnosis.findings)
-    if healthy or (headroom is not None and headroom < WORTH_NAMING):
-        return Verdict(sentence=sentence, cause=f"{HEALTHY.capitalize()}.{traps}", tone="healthy")
-    return Verdict(sentence=sentence, cause=f"No cause was found.{traps}", tone="unknown")
+    if healthy or (headroom is not None and headroom < MIN_HEADROOM_SHOWN):
+        return VerdictText(
+            sentence=sentence, cause=f"{HEALTHY_TEXT.capitalize()}.{traps}", tone="healthy"
+        )
+    return VerdictText(sentence=sentence, cause=f"No cause was found.{traps}", tone="unknown")
 
 
-def main_brake(diagnosis: WorkloadDiagnosis) -> Finding | None:
+def main_bottleneck(diagnosis: WorkloadDiagnosis) -> Finding | None:
     """The finding with the largest upper bound that costs speed, if any.
 
     What hides an accelerator comes before all of them: nobody can tell how much that costs.
@@ -208,37 +227,44 @@ def main_brake(diagnosis: WorkloadDiagnosis) -> Finding | None:
     return max(costly, key=_weight, default=None)
 
 
-def worth(finding: Finding) -> str:
+def cost_text(finding: Finding) -> str:
     """What a finding costs, in words, as far as that is known.
 
     Example:
         >>> found = Finding(
-        ...     cause="slow_start", share=0.88, upper_bound=8.7, at=None, evidence="", remedy="",
-        ...     of="the whole run",
+        ...     cause="slow_start",
+        ...     share=0.88,
+        ...     upper_bound=8.7,
+        ...     at=None,
+        ...     evidence="",
+        ...     remedy="",
+        ...     share_of="the whole run",
         ... )
-        >>> worth(found)
+        >>> cost_text(found)
         '88 % of the whole run, up to 8.7x'
     """
     if finding.severity == "correctness":
         return "spoils the training"
     if _is_untold(finding):
         return "how much it costs is not known"
-    gain = ranged(finding.upper_bound, finding.interval)
-    return f"{percent(finding.share)} of {finding.of}, up to {gain}"
+    gain = format_ratio_interval(finding.upper_bound, finding.upper_bound_interval)
+    return f"{format_percent(finding.share)} of {finding.share_of}, up to {gain}"
 
 
 def _weight(finding: Finding) -> tuple[bool, float]:
-    return _is_untold(finding), known(finding.upper_bound) or 0.0
+    return _is_untold(finding), finite_or_none(finding.upper_bound) or 0.0
 
 
 def _is_untold(finding: Finding) -> bool:
     return finding.severity == "environment" and finding.upper_bound <= 1
 
 
-def ceilings(diagnosis: WorkloadDiagnosis) -> tuple[Ceiling, ...]:
+def ceilings(diagnosis: WorkloadDiagnosis) -> tuple[CeilingRow, ...]:
     """The ceilings, lowest first, unknown ones last."""
     rows = [
-        Ceiling(name=name, label=CEILING_LABELS.get(name, name), samples_per_s=known(value))
+        CeilingRow(
+            name=name, label=CEILING_LABELS.get(name, name), samples_per_s=finite_or_none(value)
+        )
         for name, value in diagnosis.ceilings.items()
     ]
     return tuple(sorted(rows, key=lambda row: (row.samples_per_s is None, row.samples_per_s or 0)))
@@ -246,15 +272,15 @@ def ceilings(diagnosis: WorkloadDiagnosis) -> tuple[Ceiling, ...]:
 
 def step_time(diagnosis: WorkloadDiagnosis, title: str) -> StepTime:
     """One step's time by category, in a fixed order, categories without a share left out."""
-    seconds = known(diagnosis.measurement.step_s.median)
+    seconds = finite_or_none(diagnosis.measurement.step_s.median)
     order = [*PART_LABELS, *(key for key in diagnosis.breakdown if key not in PART_LABELS)]
-    shares = {key: known(diagnosis.breakdown.get(key)) or 0.0 for key in order}
+    shares = {key: finite_or_none(diagnosis.breakdown.get(key)) or 0.0 for key in order}
     return StepTime(
         title=title,
         seconds=seconds,
         interval=interval_sentence(diagnosis.measurement),
         parts=tuple(
-            Part(
+            StepPart(
                 key=key if key in PART_LABELS else "unknown",
                 label=PART_LABELS.get(key, key),
                 share=share,
@@ -266,14 +292,16 @@ def step_time(diagnosis: WorkloadDiagnosis, title: str) -> StepTime:
     )
 
 
-def describe(workload: Workload) -> str:
+def describe_workload(workload: Workload) -> str:
     """What is trained, in one line."""
     model = workload.model
     parts = [
-        f"{model.name} with {count(model.parameters)} parameters" if model else "a custom loop",
-        f"on {workload.data}",
+        f"{model.name} with {format_count(model.parameter_count)} parameters"
+        if model
+        else "a custom loop",
+        f"on {workload.data_kind}",
         f"batch {workload.batch_size}" if workload.batch_size else "batch size unknown",
-        " and ".join(model.dtype_policy) if model else "",
+        " and ".join(model.dtype_policies) if model else "",
         f"{workload.epochs} epoch{'s' if workload.epochs != 1 else ''}",
     ]
     return ", ".join(part for part in parts if part)
@@ -284,7 +312,7 @@ def machine_rows(machine: Machine) -> tuple[tuple[str, str], ...]:
     return (
         ("Processor", machine.cpu_model or "unknown"),
         ("Cores", f"{machine.cpus:g}"),
-        ("Memory", size(machine.memory_bytes)),
+        ("Memory", format_bytes(machine.memory_bytes)),
         ("Accelerators", ", ".join(machine.devices) or "none"),
         ("TensorFlow", machine.tensorflow or "unknown"),
         ("Keras", machine.keras or "unknown"),
@@ -295,23 +323,27 @@ def machine_rows(machine: Machine) -> tuple[tuple[str, str], ...]:
 def overhead_sentence(overhead: Overhead) -> str:
     """What looking cost."""
     return (
-        f"Looking cost {percent(overhead.measured_share)} of a measured step"
-        f" and {duration(overhead.total_s)} in all."
+        f"Looking cost {format_percent(overhead.step_share)} of a measured step"
+        f" and {format_duration(overhead.total_s)} in all."
     )
 
 
 def interval_sentence(measurement: Measurement) -> str:
     """The 95 % interval of the step time, or why there is none."""
     step = measurement.step_s
-    if step.n < 2 or known(step.low) is None or known(step.high) is None:
+    if step.n < 2 or finite_or_none(step.low) is None or finite_or_none(step.high) is None:
         return f"no interval: {step.n} block{'s' if step.n != 1 else ''} measured"
-    return f"{duration(step.low)} to {duration(step.high)}, {step.n} blocks"
+    return f"{format_duration(step.low)} to {format_duration(step.high)}, {step.n} blocks"
 
 
 def noise_sentence(measurement: Measurement) -> str:
     """How far the step time may be off, as a share of it."""
     step = measurement.step_s
-    low, high, middle = known(step.low), known(step.high), known(step.median)
+    low, high, middle = (
+        finite_or_none(step.low),
+        finite_or_none(step.high),
+        finite_or_none(step.median),
+    )
     if step.n < 2 or low is None or high is None or not middle:
         return "noise unknown"
     return f"within {(high - low) / 2 / middle * 100:.1f} %"
@@ -320,7 +352,7 @@ def noise_sentence(measurement: Measurement) -> str:
 def next_command(diagnosis: Diagnosis) -> str:
     """What to type next: look at the environment, tune, or just train."""
     script = shlex.quote(diagnosis.script)
-    brakes = [(each, main_brake(each)) for each in diagnosis.workloads]
+    brakes = [(each, main_bottleneck(each)) for each in diagnosis.workloads]
     found = [(each.workload, brake) for each, brake in brakes if brake is not None]
     if not diagnosis.script:  # it was asked for from Python
         return "plan = uncork.tune(model, data)" if found else "model.fit(data)"
@@ -329,15 +361,15 @@ def next_command(diagnosis: Diagnosis) -> str:
     workload, brake = max(found, key=lambda pair: _weight(pair[1]))
     if brake.severity == "environment":
         return f"uncork diagnose {script}"  # once that is mended
-    return f"uncork tune {which(workload)}{script}"
+    return f"uncork tune {training_option(workload)}{script}"
 
 
-def which(workload: Workload) -> str:
+def training_option(workload: Workload) -> str:
     """How the command line is told of a training; nothing for the first one.
 
     Of a ``fit`` that is called in a loop, all calls are looked at as one, unless one is named.
     """
-    named = workload.index and not workload.called_in_loop
+    named = workload.index and not workload.is_fit_in_loop
     return f"--training {workload.index} " if named else ""
 
 
@@ -353,7 +385,7 @@ def _traps(diagnosis: WorkloadDiagnosis) -> str:
 
 def _step_sets_pace(diagnosis: WorkloadDiagnosis, stages: tuple[StageRow, ...]) -> bool:
     return (
-        known(diagnosis.ceilings.get("consumer")) is not None
+        finite_or_none(diagnosis.ceilings.get("consumer")) is not None
         and any(row.samples_per_s is not None for row in stages)
-        and not any(row.bottleneck for row in stages)
+        and not any(row.is_bottleneck for row in stages)
     )

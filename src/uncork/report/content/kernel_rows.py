@@ -6,26 +6,26 @@ from typing import Final
 
 from uncork.core.base.record import Record
 from uncork.core.documents.diagnosis import WorkloadDiagnosis
-from uncork.core.evidence.kernels import KernelPart
+from uncork.core.evidence.kernels import KernelGroup
 
-REST: Final = "the rest"
+OTHER_KERNELS_LABEL: Final = "the rest"
 
 
 class KernelRow(Record, frozen=True, kw_only=True):
     """Kernels of one layer or line in one phase.
 
     Attributes:
-        whose: Layer and phase, ``Conv2D backward``.
-        kernel: The kind that takes most of it.
+        owner: Layer and phase, ``Conv2D backward``.
+        main_kernel: The kind that takes most of it.
         seconds: Of one step.
         share: Of all of its kernels.
         trait: ``in a loop of 60 rounds``, or ``""``.
     """
 
-    whose: str
-    kernel: str
+    owner: str
+    main_kernel: str
     at: str | None
-    calls: float
+    calls_per_step: float
     seconds: float
     share: float
     trait: str
@@ -36,19 +36,19 @@ def kernel_rows(diagnosis: WorkloadDiagnosis) -> tuple[KernelRow, ...]:
     step_s = diagnosis.step_s * diagnosis.breakdown.get("step", 0.0)
     return tuple(
         KernelRow(
-            whose=_whose(part),
-            kernel=part.kernel,
+            owner=_whose(part),
+            main_kernel=part.main_kernel,
             at=part.at,
-            calls=part.calls,
+            calls_per_step=part.calls_per_step,
             seconds=part.share * step_s,
             share=part.share,
-            trait=f"a loop of {part.rounds} rounds" if part.rounds else "",
+            trait=f"a loop of {part.loop_iterations} rounds" if part.loop_iterations else "",
         )
         for part in diagnosis.kernels
     )
 
 
-def _whose(part: KernelPart) -> str:
+def _whose(part: KernelGroup) -> str:
     if part.layer:
         return f"{part.layer} {part.phase}"
-    return part.phase if part.at else f"{part.phase}, {REST}"
+    return part.phase if part.at else f"{part.phase}, {OTHER_KERNELS_LABEL}"

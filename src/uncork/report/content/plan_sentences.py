@@ -5,52 +5,76 @@ from __future__ import annotations
 import math
 import shlex
 
-from uncork.core.base.measurement import is_open
-from uncork.core.documents.plan import ENDED, NO_TIME, Plan, Step, TimeToFinish, ValidationTimes
-from uncork.report.content.diagnosis_content import HEALTHY, WORTH_NAMING, Verdict, which
-from uncork.report.content.edit_text import GUARANTEE_WORDS
-from uncork.report.content.figures import count, duration, known, percent, times, words
-from uncork.report.content.remedies import answering
+from uncork.core.base.measurement import is_open_interval
+from uncork.core.documents.plan import (
+    LOOP_ENDED_NOTE,
+    NO_TIME_REASON,
+    Plan,
+    PlanStep,
+    TimeToFinish,
+    ValidationTimes,
+)
+from uncork.report.content.diagnosis_content import (
+    HEALTHY_TEXT,
+    MIN_HEADROOM_SHOWN,
+    VerdictText,
+    training_option,
+)
+from uncork.report.content.edit_text import GUARANTEE_TEXTS
+from uncork.report.content.figures import (
+    finite_or_none,
+    format_count,
+    format_duration,
+    format_percent,
+    format_ratio,
+    format_words,
+)
+from uncork.report.content.remedies import steps_for_findings
 
 
-def plan_verdict(plan: Plan) -> Verdict:
+def plan_verdict(plan: Plan) -> VerdictText:
     """From where to where, how sure, and how much is left; nothing unproven is called faster."""
     at = plan.before.workload.at
-    if not plan.kept or plan.kept == plan.needed:
+    if not plan.accepted_steps or plan.accepted_steps == plan.steps_needed_for_memory:
         return _nothing_kept(plan)
-    speeds = f"{count(plan.baseline.samples_per_s)} to {count(plan.tuned.samples_per_s)} samples/s"
+    speeds = (
+        f"{format_count(plan.baseline.samples_per_s)} to {format_count(plan.tuned.samples_per_s)} "
+        "samples/s"
+    )
     if plan.speedup.verdict == "faster":
-        sentence = f"{at} trains {times(plan.speedup.ratio)} as fast: {speeds}{_of_ceiling(plan)}."
-        return Verdict(sentence=sentence, cause=_guaranteed(plan), tone="healthy")
+        sentence = (
+            f"{at} trains {format_ratio(plan.speedup.ratio)} as fast: {speeds}{_of_ceiling(plan)}."
+        )
+        return VerdictText(sentence=sentence, cause=_guaranteed(plan), tone="healthy")
     if plan.speedup.verdict == "slower":
         sentence = f"{at} is slower with this plan: {speeds}."
-        return Verdict(sentence=sentence, cause="Do not use it; tune again.", tone="brake")
-    if _validates_faster(plan) and plan.validation:
-        found = plan.validation
-        took = f"{duration(found.baseline_s)} to {duration(found.tuned_s)}"
-        sentence = f"{at} validates {times(found.speedup.ratio)} as fast: {took}."
-        return Verdict(sentence=sentence, cause=_guaranteed(plan), tone="healthy")
+        return VerdictText(sentence=sentence, cause="Do not use it; tune again.", tone="brake")
+    if _validates_faster(plan) and plan.validation_times:
+        found = plan.validation_times
+        took = f"{format_duration(found.baseline_s)} to {format_duration(found.tuned_s)}"
+        sentence = f"{at} validates {format_ratio(found.speedup.ratio)} as fast: {took}."
+        return VerdictText(sentence=sentence, cause=_guaranteed(plan), tone="healthy")
     saving = _saves_faster(plan)
     if saving and saving.measured:
-        ratio = times(saving.measured.ratio)
+        ratio = format_ratio(saving.measured.ratio)
         sentence = f"{at} trains and saves {ratio} as fast: its checkpoints are written beside it."
-        return Verdict(sentence=sentence, cause=_guaranteed(plan), tone="healthy")
+        return VerdictText(sentence=sentence, cause=_guaranteed(plan), tone="healthy")
     sentence = f"{at}: no speed-up is proven ({speeds})."
-    gave = f"Fresh processes gave {span(plan.speedup.low, plan.speedup.high)}."
+    gave = f"Fresh processes gave {format_interval(plan.speedup.low, plan.speedup.high)}."
     cause = gave if plan.speedup.n_processes > 1 else "Fresh processes have not confirmed it."
-    return Verdict(sentence=sentence, cause=cause, tone="unknown")
+    return VerdictText(sentence=sentence, cause=cause, tone="unknown")
 
 
-def confirmation(plan: Plan) -> str:
+def confirmation_sentence(plan: Plan) -> str:
     """What fresh processes, baseline and plan in turn, had to say."""
     speedup = plan.speedup
-    if not plan.kept:
+    if not plan.accepted_steps:
         return "nothing was kept, so there is nothing to confirm"
     if not speedup.n_processes:
         return "not confirmed in fresh processes"
-    if plan.needed == plan.kept:
+    if plan.steps_needed_for_memory == plan.accepted_steps:
         return "it trains in a fresh process, where as written it runs out of memory"
-    figures = f"{times(speedup.ratio)} ({span(speedup.low, speedup.high)})"
+    figures = f"{format_ratio(speedup.ratio)} ({format_interval(speedup.low, speedup.high)})"
     said = {"faster": "faster", "slower": "slower", "not_proven": "not proven"}[speedup.verdict]
     where = f"{speedup.n_processes} fresh processes" if speedup.n_processes > 1 else "one process"
     return f"{figures} in {where}: {said}"
@@ -60,23 +84,31 @@ def finish_sentence(time: TimeToFinish | None) -> str:
     """The whole training, start-up and caches counted."""
     if time is None:
         return ""
-    how = "extrapolated from the steady speed" if time.extrapolated else "as run"
-    return f"{duration(time.baseline_s)} before, {duration(time.tuned_s)} after ({how})"
+    how = "extrapolated from the steady speed" if time.is_extrapolated else "as run"
+    return (
+        f"{format_duration(time.baseline_s)} before, {format_duration(time.tuned_s)} after ({how})"
+    )
 
 
-def validation_sentence(found: ValidationTimes | None) -> str:
+def validation_sentence(validation_times: ValidationTimes | None) -> str:
     """One validation, where the plan edits its input."""
-    if found is None:
+    if validation_times is None:
         return ""
-    gave = f"{times(found.speedup.ratio)}, {span(found.speedup.low, found.speedup.high)}"
-    return f"{duration(found.baseline_s)} before, {duration(found.tuned_s)} after ({gave})"
+    gave = (
+        f"{format_ratio(validation_times.speedup.ratio)}, "
+        f"{format_interval(validation_times.speedup.low, validation_times.speedup.high)}"
+    )
+    return (
+        f"{format_duration(validation_times.baseline_s)} before, "
+        f"{format_duration(validation_times.tuned_s)} after ({gave})"
+    )
 
 
 def cost_sentence(plan: Plan) -> str:
     """What tuning cost and when it has paid for itself."""
-    cost, time = f"Tuning took {duration(plan.tuning_cost_s)}", plan.time_to_finish
-    saved = known(time.baseline_s - time.tuned_s) if time else None
-    if saved is None or known(plan.tuning_cost_s) is None or not is_proven(plan):
+    cost, time = f"Tuning took {format_duration(plan.tuning_cost_s)}", plan.time_to_finish
+    saved = finite_or_none(time.baseline_s - time.tuned_s) if time else None
+    if saved is None or finite_or_none(plan.tuning_cost_s) is None or not is_proven(plan):
         return f"{cost}."
     if saved <= 0:
         return f"{cost}; a training this short gains nothing from it."
@@ -87,90 +119,102 @@ def cost_sentence(plan: Plan) -> str:
 def policy_sentence(plan: Plan) -> str:
     """What tuning was allowed to do."""
     policy = plan.policy
-    files = f", files in {policy.disk_cache}" if policy.disk_cache else ""
+    files = f", files in {policy.disk_cache_folder}" if policy.disk_cache_folder else ""
     return (
-        f"Allowed: changes up to '{policy.loosest}', {percent(policy.memory_share)} of the memory"
-        f" for caches{files}, {duration(policy.budget_s)} of tuning."
+        f"Allowed: changes up to '{policy.loosest_guarantee}', "
+        f"{format_percent(policy.memory_share)} of the memory"
+        f" for caches{files}, {format_duration(policy.budget_s)} of tuning."
     )
 
 
 def plan_command(plan: Plan, path: str) -> str:
     """What to type next: train with the plan, tune again, or just train."""
     script = shlex.quote(plan.script)
-    if not plan.kept:
+    if not plan.accepted_steps:
         return f"python {script}" if plan.script else "model.fit(data)"
     proven = is_proven(plan)
     if not plan.script:  # it was asked for from Python
         return "uncork.fit(model, data, plan=plan)" if proven else "plan = uncork.tune(model, data)"
     if not proven:
-        return f"uncork tune {which(plan.before.workload)}{script}"
+        return f"uncork tune {training_option(plan.before.workload)}{script}"
     return f"uncork run --plan {shlex.quote(path)} {script}"
 
 
 def is_proven(plan: Plan) -> bool:
     """Something is faster with it, or runs at all."""
     faster = plan.speedup.verdict == "faster" or _validates_faster(plan) or _saves_faster(plan)
-    return bool(plan.kept) and bool(plan.needed or faster)
+    return bool(plan.accepted_steps) and bool(plan.steps_needed_for_memory or faster)
 
 
 def _validates_faster(plan: Plan) -> bool:
     """It is proven that the validation is faster, whatever the training's steps are."""
-    return plan.validation is not None and plan.validation.speedup.verdict == "faster"
+    return plan.validation_times is not None and plan.validation_times.speedup.verdict == "faster"
 
 
-def _saves_faster(plan: Plan) -> Step | None:
+def _saves_faster(plan: Plan) -> PlanStep | None:
     """What was measured while tuning, in turn: no fresh process saves anything."""
-    return next((step for step in plan.kept if step.saves), None)
+    return next((step for step in plan.accepted_steps if step.is_for_checkpoints), None)
 
 
-def _nothing_kept(plan: Plan) -> Verdict:
-    at, speed = plan.before.workload.at, count(plan.baseline.samples_per_s)
-    if plan.needed:
-        sentence = f"{at} trains {plan.base}, at {speed} samples/s."
-        return Verdict(sentence=sentence, cause="As written it runs out of memory.", tone="healthy")
+def _nothing_kept(plan: Plan) -> VerdictText:
+    at, speed = plan.before.workload.at, format_count(plan.baseline.samples_per_s)
+    if plan.steps_needed_for_memory:
+        sentence = f"{at} trains {plan.baseline_description}, at {speed} samples/s."
+        return VerdictText(
+            sentence=sentence, cause="As written it runs out of memory.", tone="healthy"
+        )
     sentence = f"{at} trains {speed} samples/s and is left as it is."
-    headroom = known(plan.before.headroom)
+    headroom = finite_or_none(plan.before.headroom)
     brakes = [f.cause for f in plan.before.findings if f.cause != "healthy"]
-    if not brakes and headroom is not None and headroom < WORTH_NAMING:
-        return Verdict(sentence=sentence, cause=f"{HEALTHY.capitalize()}.", tone="healthy")
-    brake = f"{words(brakes[0]).capitalize()} was found" if brakes else ""
+    if not brakes and headroom is not None and headroom < MIN_HEADROOM_SHOWN:
+        return VerdictText(sentence=sentence, cause=f"{HEALTHY_TEXT.capitalize()}.", tone="healthy")
+    brake = f"{format_words(brakes[0]).capitalize()} was found" if brakes else ""
     tried = "no step on the road was faster and kept its promise"
     tried = tried if plan.steps else "nothing on the road was tried"
-    if ENDED in plan.notes:
-        tried = ENDED
+    if LOOP_ENDED_NOTE in plan.notes:
+        tried = LOOP_ENDED_NOTE
     cause = f"{brake}, but {tried}." if brake else f"{tried[0].upper()}{tried[1:]}."
     answer = _refused_answer(plan)
-    if answer and ENDED not in plan.notes:
-        cause = f"{brake}; {words(answer.name)}: {answer.reason}."
-    untried = sum(step.reason == NO_TIME for step in plan.steps)
+    if answer and LOOP_ENDED_NOTE not in plan.notes:
+        cause = f"{brake}; {format_words(answer.name)}: {answer.reason}."
+    untried = sum(step.reason == NO_TIME_REASON for step in plan.steps)
     if untried:
         cause += f" For {untried} of {len(plan.steps)} there was no time: raise it with --budget."
-    return Verdict(sentence=sentence, cause=cause, tone="unknown")
+    return VerdictText(sentence=sentence, cause=cause, tone="unknown")
 
 
-def _refused_answer(plan: Plan) -> Step | None:
+def _refused_answer(plan: Plan) -> PlanStep | None:
     """What answers the first finding, and says why it cannot here; None where any was tried."""
-    answers = answering(plan.before.findings[:1], plan.steps)
-    told = all(each.outcome == "skipped" and each.reason != NO_TIME for each in answers)
+    answers = steps_for_findings(plan.before.findings[:1], plan.steps)
+    told = all(each.outcome == "skipped" and each.reason != NO_TIME_REASON for each in answers)
     return answers[0] if answers and told else None
 
 
 def _of_ceiling(plan: Plan) -> str:
-    if not plan.target or known(plan.tuned.samples_per_s / plan.target) is None:
+    if (
+        not plan.ceiling_samples_per_s
+        or finite_or_none(plan.tuned.samples_per_s / plan.ceiling_samples_per_s) is None
+    ):
         return ""
-    share = min(1.0, plan.tuned.samples_per_s / plan.target)  # the two were measured apart
-    return f", {percent(share)} of what its training step allows"
+    share = min(
+        1.0, plan.tuned.samples_per_s / plan.ceiling_samples_per_s
+    )  # the two were measured apart
+    return f", {format_percent(share)} of what its training step allows"
 
 
 def _guaranteed(plan: Plan) -> str:
-    unproved = [step.name for step in plan.kept if not (step.proof and step.proof.passed)]
+    unproved = [step.name for step in plan.accepted_steps if not (step.proof and step.proof.passed)]
     if unproved:
-        return f"Not proved: {', '.join(words(name) for name in unproved)}."
-    return f"Proved: {GUARANTEE_WORDS[plan.guarantee]}."
+        return f"Not proved: {', '.join(format_words(name) for name in unproved)}."
+    return f"Proved: {GUARANTEE_TEXTS[plan.guarantee]}."
 
 
-def span(low: float, high: float | None, ratio: float = 1.0) -> str:
+def format_interval(low: float, high: float | None, ratio: float = 1.0) -> str:
     """The interval of a ratio, as text."""
-    if known(low) is None or known(high) is None:
+    if finite_or_none(low) is None or finite_or_none(high) is None:
         return "no interval"
-    return f"{times(low)} or more" if is_open(ratio, high) else f"{times(low)} to {times(high)}"
+    return (
+        f"{format_ratio(low)} or more"
+        if is_open_interval(ratio, high)
+        else f"{format_ratio(low)} to {format_ratio(high)}"
+    )

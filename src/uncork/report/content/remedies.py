@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from typing import Final
 
 from uncork.core.documents.diagnosis import Cause, Finding
-from uncork.core.documents.plan import Step
+from uncork.core.documents.plan import PlanStep
 
 # Where several do, in the order in which they are worth reading of.
-ANSWERS: Final[dict[Cause, tuple[str, ...]]] = {
+OPTIMIZATIONS_BY_CAUSE: Final[dict[Cause, tuple[str, ...]]] = {
     "serial_map": ("parallel_map", "parallelize_prefix", "parallel_interleave"),
     "stateful_serial_map": ("parallelize_prefix", "draw_first"),
     "python_loader": ("loader_processes", "loader_workers", "loader_cache", "generator_cache"),
@@ -40,8 +40,8 @@ ANSWERS: Final[dict[Cause, tuple[str, ...]]] = {
 }
 
 
-def answering(findings: Iterable[Finding], steps: Iterable[Step]) -> list[Step]:
+def steps_for_findings(findings: Iterable[Finding], steps: Iterable[PlanStep]) -> list[PlanStep]:
     """Of these steps those that answer one of these findings, in the order of the findings."""
     by_name = {step.name: step for step in steps}
-    names = [name for finding in findings for name in ANSWERS.get(finding.cause, ())]
+    names = [name for finding in findings for name in OPTIMIZATIONS_BY_CAUSE.get(finding.cause, ())]
     return [by_name[name] for name in dict.fromkeys(names) if name in by_name]

@@ -40,7 +40,7 @@ def run_parts(diagnosis: WorkloadDiagnosis) -> tuple[RunPart, ...]:
     work, found = diagnosis.workload, _seconds(diagnosis)
     whole = sum(seconds for _, seconds, _ in found)
     steps_s = (work.steps_per_epoch or 0) * work.epochs * diagnosis.step_s
-    if work.called_in_loop or work.epochs_assumed or not steps_s:
+    if work.is_fit_in_loop or work.is_epoch_count_assumed or not steps_s:
         return ()
     if whole - steps_s < _WORTH_SHOWING * whole:
         return ()
@@ -58,27 +58,27 @@ def _seconds(diagnosis: WorkloadDiagnosis) -> list[tuple[str, float, str | None]
     work = diagnosis.workload
     steps = (work.steps_per_epoch or 0) * work.epochs
     found: list[tuple[str, float, str | None]] = []
-    if diagnosis.start:
-        before_s = sum(line.seconds for line in diagnosis.start)
-        found.append(("before the training", before_s, diagnosis.start[0].at))
+    if diagnosis.startup_lines:
+        before_s = sum(line.seconds for line in diagnosis.startup_lines)
+        found.append(("before the training", before_s, diagnosis.startup_lines[0].at))
     found.append(("tracing, the first step", diagnosis.first_step_s, None))
     found.append((f"{steps:,} steps", steps * diagnosis.step_s, work.at))
-    saving = diagnosis.saving
+    saving = diagnosis.checkpoint_cost
     saved = saving.name.split(" and ") if saving else []
     for callback in diagnosis.callbacks:
-        if callback.once_s and callback.name in saved:
+        if callback.action_s and callback.name in saved:
             continue  # its saves are told as such
         label = f"{callback.name or 'a callback'}, each batch"
-        found.append((label, steps * callback.seconds, callback.at))
+        found.append((label, steps * callback.batch_s, callback.at))
         if callback.epoch_s:
             label = f"{callback.name or 'a callback'}, each epoch"
-            found.append((label, work.epochs * callback.epoch_s, callback.epoch_at))
+            found.append((label, work.epochs * callback.epoch_s, callback.epoch_hook_at))
     validation = diagnosis.validation
     if validation:
-        label = f"{validation.times:,} validations"
-        found.append((label, validation.times * validation.seconds, validation.at))
+        label = f"{validation.validation_count:,} validations"
+        found.append((label, validation.validation_count * validation.validation_s, validation.at))
     if saving:
-        times = steps // saving.every
-        label = f"{'at most ' * saving.at_most}{times:,} saves by {saving.name}"
-        found.append((label, times * saving.seconds, saving.at))
+        times = steps // saving.every_steps
+        label = f"{'at most ' * saving.is_save_best_only}{times:,} saves by {saving.name}"
+        found.append((label, times * saving.save_s, saving.at))
     return found

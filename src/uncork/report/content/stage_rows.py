@@ -9,12 +9,12 @@ from uncork.core.base.machine import Machine
 from uncork.core.base.record import Record
 from uncork.core.documents.diagnosis import WorkloadDiagnosis
 from uncork.core.evidence.stage import AUTOTUNE, Stage
-from uncork.core.evidence.stage_graph import depths
-from uncork.report.content.figures import known
+from uncork.core.evidence.stage_graph import join_depths
+from uncork.report.content.figures import finite_or_none
 
 # Of the pipeline's CPU time: of a stage that costs less it is not told what it spends it on.
 _MUCH: Final = 0.2
-MOST_OPS: Final = 3
+MAX_OPS: Final = 3
 
 
 class OpRow(Record, frozen=True, kw_only=True):
@@ -39,11 +39,11 @@ class StageRow(Record, frozen=True, kw_only=True):
         samples_per_s: What this stage could supply if the others cost nothing; None if unknown.
         cpu_s_per_step: None if unknown.
         share: Of the pipeline's CPU time.
-        runs: ``serial``, ``4 at once``, ``4 at once, auto`` where TensorFlow chose that,
-            ``parallel (auto)`` where nobody knows what it chose, or ``""`` without a meaning.
+        parallelism_text: ``serial``, ``4 at once``, ``4 at once, auto`` where TensorFlow chose
+            that, ``parallel (auto)`` where nobody knows what it chose, or ``""`` without a meaning.
         traits: What limits its rewriting: ``random``, ``python``, ``opaque``.
-        bottleneck: The slowest stage of a pipeline that is slower than the step.
-        ops: What its function spends its time on, longest first, where the stage costs much.
+        is_bottleneck: The slowest stage of a pipeline that is slower than the step.
+        op_rows: What its function spends its time on, longest first, where the stage costs much.
     """
 
     index: int
@@ -55,10 +55,10 @@ class StageRow(Record, frozen=True, kw_only=True):
     cpu_s_per_step: float | None
     share: float | None
     bytes_per_element: int | None
-    runs: str
+    parallelism_text: str
     traits: tuple[str, ...]
-    bottleneck: bool
-    ops: tuple[OpRow, ...] = ()
+    is_bottleneck: bool
+    op_rows: tuple[OpRow, ...] = ()
 
 
 def stage_rows(diagnosis: WorkloadDiagnosis, machine: Machine) -> tuple[StageRow, ...]:
@@ -66,11 +66,11 @@ def stage_rows(diagnosis: WorkloadDiagnosis, machine: Machine) -> tuple[StageRow
     samples = samples_per_step(diagnosis)
     slowest = _slowest(stage_rate(s, samples, machine.cpus) for s in diagnosis.stages)
     named = slowest is not None and _too_slow(slowest[0], diagnosis)
-    return rows_of(diagnosis.stages, samples, machine.cpus, name_slowest=named)
+    return build_stage_rows(diagnosis.stages, samples, machine.cpus, has_bottleneck=named)
 
 
-def rows_of(
-    stages: Sequence[Stage], samples: float | None, cpus: float, *, name_slowest: bool
+def build_stage_rows(
+    stages: Sequence[Stage], samples: float | None, cpus: float, *, has_bottleneck: bool
 ) -> tuple[StageRow, ...]:
     """Stages as rows.
 
@@ -78,11 +78,11 @@ def rows_of(
         stages: Source first.
         samples: In one element of the last stage.
         cpus: Cores that parallel stages may use.
-        name_slowest: Whether the slowest of them is a bottleneck at all.
+        has_bottleneck: Whether the slowest of them is a bottleneck at all.
     """
     rates = [stage_rate(stage, samples, cpus) for stage in stages]
-    total = sum(known(stage.cpu_s_per_step) or 0.0 for stage in stages)
-    slowest = _slowest(rates) if name_slowest else None
+    total = sum(finite_or_none(stage.cpu_s_per_step) or 0.0 for stage in stages)
+    slowest = _slowest(rates) if has_bottleneck else None
     return tuple(
         StageRow(
             index=stage.index,
@@ -91,16 +91,16 @@ def rows_of(
             name=stage.name,
             at=stage.at,
             samples_per_s=rate,
-            cpu_s_per_step=known(stage.cpu_s_per_step),
+            cpu_s_per_step=finite_or_none(stage.cpu_s_per_step),
             share=_share(stage, total),
             bytes_per_element=stage.bytes_per_element,
-            runs=_runs(stage),
+            parallelism_text=_runs(stage),
             traits=_traits(stage),
-            bottleneck=slowest is not None and number == slowest[1],
-            ops=_ops(stage) if (_share(stage, total) or 0.0) >= _MUCH else (),
+            is_bottleneck=slowest is not None and number == slowest[1],
+            op_rows=_ops(stage) if (_share(stage, total) or 0.0) >= _MUCH else (),
         )
         for number, (stage, depth, rate) in enumerate(
-            zip(stages, depths(stages), rates, strict=True)
+            zip(stages, join_depths(stages), rates, strict=True)
         )
     )
 
@@ -110,7 +110,7 @@ def samples_per_step(diagnosis: WorkloadDiagnosis) -> float | None:
     if diagnosis.workload.batch_size:
         return float(diagnosis.workload.batch_size)
     measured = diagnosis.measurement
-    return known(measured.samples_per_s * measured.step_s.median)
+    return finite_or_none(measured.samples_per_s * measured.step_s.median)
 
 
 def stage_rate(stage: Stage, samples: float | None, cpus: float) -> float | None:
@@ -120,21 +120,30 @@ def stage_rate(stage: Stage, samples: float | None, cpus: float) -> float | None
     cores it may use.
 
     Example:
-        >>> stage_rate(Stage(index=0, kind="map", wall_s_per_element=1e-3,
-        ...                  elements_per_step=32, parallelism=1), 32, cpus=2)
+        >>> stage_rate(
+        ...     Stage(
+        ...         index=0,
+        ...         kind="map",
+        ...         wall_s_per_element=1e-3,
+        ...         elements_per_step=32,
+        ...         parallelism=1,
+        ...     ),
+        ...     32,
+        ...     cpus=2,
+        ... )
         1000.0
     """
     workers = _workers(stage.parallelism, cpus)
-    wall, cpu = known(stage.wall_s_per_element), known(stage.cpu_s_per_element)
+    wall, cpu = finite_or_none(stage.wall_s_per_element), finite_or_none(stage.cpu_s_per_element)
     each = wall if wall is not None and (workers == 1 or cpu is None) else cpu
     if each is None or samples is None or stage.elements_per_step is None:
         return None
     seconds = each * stage.elements_per_step / workers
-    return known(samples / seconds) if seconds > 0 else None
+    return finite_or_none(samples / seconds) if seconds > 0 else None
 
 
 def _ops(stage: Stage) -> tuple[OpRow, ...]:
-    cost = known(stage.cpu_s_per_step)
+    cost = finite_or_none(stage.cpu_s_per_step)
     return tuple(
         OpRow(
             op=each.op,
@@ -142,7 +151,7 @@ def _ops(stage: Stage) -> tuple[OpRow, ...]:
             cpu_s_per_step=None if cost is None else each.share * cost,
             share=each.share,
         )
-        for each in stage.ops[:MOST_OPS]
+        for each in stage.op_costs[:MAX_OPS]
     )
 
 
@@ -153,8 +162,8 @@ def _slowest(rates: Iterable[float | None]) -> tuple[float, int] | None:
 
 def _too_slow(slowest: float, diagnosis: WorkloadDiagnosis) -> bool:
     """The pipeline cannot keep up with the training step."""
-    consumer = known(diagnosis.ceilings.get("consumer"))
-    supply = known(diagnosis.ceilings.get("supply"))
+    consumer = finite_or_none(diagnosis.ceilings.get("consumer"))
+    supply = finite_or_none(diagnosis.ceilings.get("supply"))
     return consumer is not None and (slowest if supply is None else supply) < consumer
 
 
@@ -169,15 +178,19 @@ def _runs(stage: Stage) -> str:
     if parallelism is None:
         return ""
     if parallelism == AUTOTUNE:
-        return "parallel (auto)" if stage.chosen is None else f"{stage.chosen} at once, auto"
+        return (
+            "parallel (auto)"
+            if stage.autotuned_parallelism is None
+            else f"{stage.autotuned_parallelism} at once, auto"
+        )
     return "serial" if parallelism == 1 else f"{parallelism} at once"
 
 
 def _traits(stage: Stage) -> tuple[str, ...]:
-    flags = {"random": stage.random, "python": stage.python, "opaque": stage.opaque}
+    flags = {"random": stage.is_random, "python": stage.has_python_code, "opaque": stage.is_opaque}
     return tuple(name for name, on in flags.items() if on)
 
 
 def _share(stage: Stage, total: float) -> float | None:
-    cost = known(stage.cpu_s_per_step)
+    cost = finite_or_none(stage.cpu_s_per_step)
     return cost / total if cost is not None and total > 0 else None

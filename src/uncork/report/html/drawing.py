@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from uncork.core.base.record import Record
-from uncork.report.content.figures import clean, clip, count
-from uncork.report.content.plan_content import Prediction, Road, RoadPoint
+from uncork.report.content.figures import escape_control_characters, format_count, truncate
+from uncork.report.content.plan_content import ChartPoint, Prediction, SpeedChart
 
 _WIDTH: Final = 1000.0
 _HEIGHT: Final = 400.0
@@ -29,7 +29,7 @@ _LABELS: Final = 64.0
 _CLEAR: Final = 34.0
 
 # Pipes are drawn up to this multiple of the measured speed; beyond, a wider pipe says nothing.
-PIPE_LIMIT: Final = 5.0
+MAX_PIPE_RATIO: Final = 5.0
 
 
 class Tick(Record, frozen=True, kw_only=True):
@@ -53,14 +53,14 @@ class Slot(Record, frozen=True, kw_only=True):
 
 
 class Scale(Record, frozen=True, kw_only=True):
-    """The vertical axis: 0 at the bottom, ``most`` samples/s at the top."""
+    """The vertical axis: 0 at the bottom, ``max_samples_per_s`` samples/s at the top."""
 
-    most: float
+    max_samples_per_s: float
     bottom: float = _HEIGHT - _BOTTOM
 
     def y(self, value: float) -> float:
         """Height of a speed; what does not fit is drawn at the top edge."""
-        share = min(max(value, 0.0), self.most) / self.most
+        share = min(max(value, 0.0), self.max_samples_per_s) / self.max_samples_per_s
         return self.bottom - (self.bottom - _TOP) * share
 
 
@@ -79,7 +79,7 @@ class Column(Record, frozen=True, kw_only=True):
         name: Lines of the label below the axis.
     """
 
-    point: RoadPoint
+    point: ChartPoint
     slot: Slot
     mark: float | None
     low: float | None
@@ -91,14 +91,14 @@ class Column(Record, frozen=True, kw_only=True):
 
 
 class CeilingLine(Record, frozen=True, kw_only=True):
-    """The dashed line; ``beyond`` says that it lies above the drawing."""
+    """The dashed line; ``is_above_chart`` says that it lies above the drawing."""
 
     y: float
     samples_per_s: float
-    beyond: bool
+    is_above_chart: bool
 
 
-class RoadDrawing(Record, frozen=True, kw_only=True):
+class ChartDrawing(Record, frozen=True, kw_only=True):
     """Everything the road chart needs; ``stairs`` and ``area`` are SVG paths."""
 
     width: float
@@ -123,7 +123,7 @@ class Pipe(Record, frozen=True, kw_only=True):
     stream_width: float
 
 
-class Dot(Record, frozen=True, kw_only=True):
+class PredictionDot(Record, frozen=True, kw_only=True):
     """Predicted and measured on one axis, in percent of its length."""
 
     predicted: float
@@ -132,7 +132,7 @@ class Dot(Record, frozen=True, kw_only=True):
     high: float
 
 
-def draw_road(road: Road) -> RoadDrawing:
+def draw_chart(road: SpeedChart) -> ChartDrawing:
     """Lay out the road chart."""
     points = road.points
     width = max(_WIDTH, _LEFT + _RIGHT + len(points) * _NARROWEST_COLUMN)
@@ -146,13 +146,15 @@ def draw_road(road: Road) -> RoadDrawing:
         slot = Slot(x=_LEFT + number * each, width=each, y=level)
         columns.append(_column(point, slot, scale, ceiling))
     walked = [column for column in columns if column.point.kind != "confirmed"]
-    return RoadDrawing(
+    return ChartDrawing(
         width=width,
         height=_HEIGHT,
         left=_LEFT,
         right=width - _RIGHT,
         bottom=scale.bottom,
-        ticks=tuple(Tick(y=scale.y(v), label=count(v)) for v in nice_ticks(scale.most)),
+        ticks=tuple(
+            Tick(y=scale.y(v), label=format_count(v)) for v in round_ticks(scale.max_samples_per_s)
+        ),
         columns=tuple(columns),
         stairs=_stairs(walked),
         area=_area(walked, scale.bottom),
@@ -160,11 +162,11 @@ def draw_road(road: Road) -> RoadDrawing:
     )
 
 
-def nice_ticks(top: float, wanted: int = 4) -> tuple[float, ...]:
+def round_ticks(top: float, wanted: int = 4) -> tuple[float, ...]:
     """Round values from 0 up to ``top``.
 
     Example:
-        >>> nice_ticks(2700)
+        >>> round_ticks(2700)
         (0.0, 500.0, 1000.0, 1500.0, 2000.0, 2500.0)
     """
     if not top > 0:
@@ -183,7 +185,7 @@ def draw_pipes(rates: Sequence[float | None], flow: float | None) -> tuple[Pipe,
     """
     if not flow or not rates:
         return tuple(_pipe(50.0, 50.0, 50.0, 0.0) for _ in rates)
-    limit = flow * PIPE_LIMIT
+    limit = flow * MAX_PIPE_RATIO
     half = [50.0 * min(max(rate or limit, flow), limit) / limit for rate in rates]
     stream = 50.0 * flow / limit
     above = [half[0], *half[:-1]]
@@ -194,7 +196,9 @@ def draw_pipes(rates: Sequence[float | None], flow: float | None) -> tuple[Pipe,
     )
 
 
-def draw_dots(predictions: Sequence[Prediction]) -> tuple[float, tuple[Dot, ...]]:
+def draw_prediction_dots(
+    predictions: Sequence[Prediction],
+) -> tuple[float, tuple[PredictionDot, ...]]:
     """Where ``1x`` lies on the common axis, and the dots, all in percent."""
     values = [1.0]
     for each in predictions:
@@ -206,7 +210,7 @@ def draw_dots(predictions: Sequence[Prediction]) -> tuple[float, tuple[Dot, ...]
         return 3.0 + 94.0 * (value - low) / room
 
     return x(1.0), tuple(
-        Dot(
+        PredictionDot(
             predicted=x(each.predicted),
             measured=x(each.measured),
             low=x(each.measured if each.low is None else each.low),
@@ -216,22 +220,24 @@ def draw_dots(predictions: Sequence[Prediction]) -> tuple[float, tuple[Dot, ...]
     )
 
 
-def _scale(road: Road) -> tuple[Scale, CeilingLine | None]:
+def _scale(road: SpeedChart) -> tuple[Scale, CeilingLine | None]:
     """The axis, and the ceiling on it if one is known."""
     forced = [p.samples_per_s or 0.0 for p in road.points if p.kind not in ("rejected", "failed")]
     tried = [p.samples_per_s or 0.0 for p in road.points]
     # A rejected step may have been absurdly fast; it must not press the rest flat.
     most = min(max(tried), 1.6 * max(forced)) or 1.0
     if road.ceiling is None:
-        return Scale(most=most * 1.15), None
+        return Scale(max_samples_per_s=most * 1.15), None
     if road.ceiling > most * _CEILING_IN_SIGHT:
-        return Scale(most=most * 1.5), CeilingLine(y=_TOP, samples_per_s=road.ceiling, beyond=True)
-    scale = Scale(most=max(most, road.ceiling) * 1.1)
-    line = CeilingLine(y=scale.y(road.ceiling), samples_per_s=road.ceiling, beyond=False)
+        return Scale(max_samples_per_s=most * 1.5), CeilingLine(
+            y=_TOP, samples_per_s=road.ceiling, is_above_chart=True
+        )
+    scale = Scale(max_samples_per_s=max(most, road.ceiling) * 1.1)
+    line = CeilingLine(y=scale.y(road.ceiling), samples_per_s=road.ceiling, is_above_chart=False)
     return scale, line
 
 
-def _column(point: RoadPoint, slot: Slot, scale: Scale, ceiling: CeilingLine | None) -> Column:
+def _column(point: ChartPoint, slot: Slot, scale: Scale, ceiling: CeilingLine | None) -> Column:
     """Place the labels where neither the axis nor the ceiling crosses them."""
     y = slot.y
     near = ceiling is not None and y - _CLEAR < ceiling.y + 4 and y > ceiling.y - _CLEAR
@@ -255,10 +261,10 @@ def _column(point: RoadPoint, slot: Slot, scale: Scale, ceiling: CeilingLine | N
 
 
 def _wrapped(label: str, width: int) -> tuple[str, ...]:
-    lines = textwrap.wrap(clean(label), max(width, 6)) or [""]
+    lines = textwrap.wrap(escape_control_characters(label), max(width, 6)) or [""]
     kept = lines[:2]
     if len(lines) > 2:
-        kept[-1] = clip(f"{kept[-1]} {lines[2]}", max(width, 6))
+        kept[-1] = truncate(f"{kept[-1]} {lines[2]}", max(width, 6))
     return tuple(kept)
 
 

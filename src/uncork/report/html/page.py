@@ -8,9 +8,10 @@ Put a report on disk without ever leaving half of one.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -21,9 +22,21 @@ from uncork.core.base.version import __version__
 from uncork.core.documents.diagnosis import Diagnosis
 from uncork.core.documents.plan import Plan
 from uncork.report.content import figures
-from uncork.report.content.diagnosis_content import WORK_LABELS, diagnosis_info, worth
+from uncork.report.content.diagnosis_content import LOOP_WORK_LABELS, cost_text, diagnosis_info
 from uncork.report.content.plan_content import plan_info
-from uncork.report.html.drawing import draw_dots, draw_pipes, draw_road
+from uncork.report.html.drawing import draw_chart, draw_pipes, draw_prediction_dots
+
+
+_FILTERS: Final[dict[str, Callable[..., str]]] = {
+    "count": figures.format_count,
+    "rate": figures.format_rate,
+    "times": figures.format_ratio,
+    "ranged": figures.format_ratio_interval,
+    "percent": figures.format_percent,
+    "duration": figures.format_duration,
+    "size": figures.format_bytes,
+    "words": figures.format_words,
+}
 
 
 def diagnosis_html(diagnosis: Diagnosis) -> str:
@@ -35,7 +48,10 @@ def plan_html(plan: Plan, path: str = "plan.json") -> str:
     """The plan as one self-contained page; ``path`` is where the plan lies."""
     info = plan_info(plan, path)
     return _render(
-        "plan.html.j2", info=info, road=draw_road(info.road), dots=draw_dots(info.predictions)
+        "plan.html.j2",
+        info=info,
+        road=draw_chart(info.chart),
+        dots=draw_prediction_dots(info.predictions),
     )
 
 
@@ -53,18 +69,19 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    for name in ("count", "rate", "times", "ranged", "percent", "duration", "size", "words"):
-        environment.filters[name] = getattr(figures, name)
-    environment.filters["worth"] = worth
+    environment.filters |= _FILTERS
+    environment.filters["worth"] = cost_text
     environment.globals["draw_pipes"] = draw_pipes
-    environment.globals["work_labels"] = WORK_LABELS
+    environment.globals["work_labels"] = LOOP_WORK_LABELS
     return environment
 
 
 def _finalized(value: Any) -> Any:
     """Everything shown passes here; text that is not markup loses its control characters."""
     return (
-        figures.clean(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+        figures.escape_control_characters(value)
+        if isinstance(value, str) and not isinstance(value, Markup)
+        else value
     )
 
 

@@ -8,10 +8,10 @@ from rich.console import Group
 from rich.text import Text
 
 from uncork.core.documents.diagnosis import Explanation
-from uncork.report.content.figures import duration, rate
-from uncork.report.content.stage_rows import StageRow, rows_of
+from uncork.report.content.figures import format_duration, format_rate
+from uncork.report.content.stage_rows import StageRow, build_stage_rows
 from uncork.report.terminal.tables import stage_table
-from uncork.report.terminal.text import at_least, drawn
+from uncork.report.terminal.text import render_text, style_with_min_width
 
 _NO_LINES: Final = (
     "Lines are kept of datasets made after Uncork was imported, behind TensorFlow, or used: make "
@@ -26,18 +26,23 @@ def explanation_text(
 
     Rates are elements of the last stage a second; CPU time is that of one such element.
     """
-    style = at_least(width, color, unicode)
+    style = style_with_min_width(width, color, unicode)
     alone = (
-        f"gives {rate(explanation.elements_per_s)} alone, "
-        f"{duration(explanation.cpu_s_per_element)} of CPU each, on {explanation.cpus:g} cores"
+        f"gives {format_rate(explanation.elements_per_s)} alone, "
+        f"{format_duration(explanation.cpu_s_per_element)} of CPU each, on {explanation.cpus:g} "
+        "cores"
     )
-    rows = rows_of(explanation.stages, 1.0, explanation.cpus, name_slowest=True)
+    rows = build_stage_rows(explanation.stages, 1.0, explanation.cpus, has_bottleneck=True)
     table = stage_table(rows, style.width, per="element")
-    told = [f"The bottleneck, {row.kind}, runs {row.runs}." for row in rows if _is_held_up(row)]
+    told = [
+        f"The bottleneck, {row.kind}, runs {row.parallelism_text}."
+        for row in rows
+        if _is_held_up(row)
+    ]
     unknown = [] if any(row.at for row in rows) else [_NO_LINES]
     below = [Text(each, style="dim") for each in (*told, *unknown)]
-    return drawn([Group(Text(alone, style="bold"), table), *below], style)
+    return render_text([Group(Text(alone, style="bold"), table), *below], style)
 
 
 def _is_held_up(row: StageRow) -> bool:
-    return row.bottleneck and bool(row.runs)
+    return row.is_bottleneck and bool(row.parallelism_text)

@@ -17,32 +17,39 @@ from uncork.report.content.diagnosis_content import (
     DiagnosisInfo,
     StepTime,
     Tone,
-    Verdict,
+    VerdictText,
     WorkloadInfo,
+    cost_text,
     diagnosis_info,
-    worth,
 )
-from uncork.report.content.figures import clean, count, duration, percent, rate, words
-from uncork.report.content.plan_content import PlanInfo, RoadPoint, plan_info
+from uncork.report.content.figures import (
+    escape_control_characters,
+    format_count,
+    format_duration,
+    format_percent,
+    format_rate,
+    format_words,
+)
+from uncork.report.content.plan_content import ChartPoint, PlanInfo, plan_info
 from uncork.report.content.run_time import RunPart
-from uncork.report.content.stage_rows import MOST_OPS
-from uncork.report.terminal.tables import costliest, kernel_table, stage_table
+from uncork.report.content.stage_rows import MAX_OPS
+from uncork.report.terminal.tables import kernel_table, most_expensive_rows, stage_table
 from uncork.report.terminal.text import (
-    FULL_WIDTH,
-    at_least,
-    drawn,
-    line,
-    right,
-    table,
-    tail,
-    titled,
+    MIN_FULL_WIDTH,
+    align_right,
+    borderless_table,
+    one_line,
+    render_text,
+    style_with_min_width,
+    titled_block,
+    truncate_start,
 )
 
 MAX_STAGES: Final = 6
 MAX_FINDINGS: Final = 3
 MAX_KERNELS: Final = 3
 # Where the step is most of the time, its kernels are told instead.
-FEWER_STAGES: Final = 2
+MAX_STAGES_WITH_KERNELS: Final = 2
 MAX_TRIED: Final = 10
 MAX_SKIPPED: Final = 4
 MAX_NOTES: Final = 2
@@ -71,10 +78,10 @@ def diagnosis_text(
     args: Sequence[str] = (),
 ) -> str:
     """The diagnosis as text that ends with the next command to type; ``args`` are the script's."""
-    style = at_least(width, color, unicode)
+    style = style_with_min_width(width, color, unicode)
     info = diagnosis_info(diagnosis)
     blocks = [block for each in info.workloads for block in _workload(each, style.width)]
-    return drawn([*blocks, _footer(info)], style, _next(info.next_command, args))
+    return render_text([*blocks, _footer(info)], style, _next(info.next_command, args))
 
 
 def plan_text(
@@ -95,17 +102,17 @@ def plan_text(
         path: Where the plan lies.
         args: The script's.
     """
-    style = at_least(width, color, unicode)
+    style = style_with_min_width(width, color, unicode)
     info = plan_info(plan, path)
     blocks: list[RenderableType] = [_verdict(info.verdict)]
-    if info.kept or info.tried:
+    if info.accepted or info.not_accepted:
         blocks.append(_road(info, style.width))
-    blocks.append(titled("One step", _step_times(info.step_times, style.width)))
+    blocks.append(titled_block("One step", _step_times(info.step_times, style.width)))
     if info.skipped:
         blocks.append(_skipped(info, style.width))
     if info.notes:
         blocks.append(_notes(info.notes, style.width))
-    return drawn([*blocks, _plan_footer(info)], style, _next(info.next_command, args))
+    return render_text([*blocks, _plan_footer(info)], style, _next(info.next_command, args))
 
 
 def bar_cells(shares: Sequence[float], length: int) -> list[int]:
@@ -125,42 +132,49 @@ def bar_cells(shares: Sequence[float], length: int) -> list[int]:
 
 def _workload(info: WorkloadInfo, width: int) -> list[RenderableType]:
     blocks: list[RenderableType] = [_verdict(info.verdict), _speeds(info)]
-    blocks.append(titled("One step", _step_times((info.step,), width)))
-    if info.run:
-        blocks.append(titled("The whole run", _run(info.run, width)))
+    blocks.append(titled_block("One step", _step_times((info.step_time,), width)))
+    if info.run_parts:
+        blocks.append(titled_block("The whole run", _run(info.run_parts, width)))
     if info.stages:
-        most, ops = (FEWER_STAGES, 1) if info.kernels else (MAX_STAGES, MOST_OPS)
-        shown = stage_table(costliest(info.stages, most), width, most_ops=ops)
-        blocks.append(titled("Input pipeline", shown, most, len(info.stages)))
+        most, ops = (MAX_STAGES_WITH_KERNELS, 1) if info.kernels else (MAX_STAGES, MAX_OPS)
+        shown = stage_table(most_expensive_rows(info.stages, most), width, max_ops=ops)
+        blocks.append(titled_block("Input pipeline", shown, most, len(info.stages)))
     if info.kernels:
         shown = kernel_table(info.kernels[:MAX_KERNELS], width)
-        blocks.append(titled("Training step", shown, MAX_KERNELS, len(info.kernels)))
+        blocks.append(titled_block("Training step", shown, MAX_KERNELS, len(info.kernels)))
     if info.findings:
         blocks.append(_findings(info.findings, width))
-    elif info.health:
-        blocks.append(titled("Findings", Text(line(info.health, 2 * (width - 6)))))
+    elif info.healthy_reason:
+        blocks.append(
+            titled_block("Findings", Text(one_line(info.healthy_reason, 2 * (width - 6))))
+        )
     if info.notes:
         blocks.append(_notes(info.notes, width))
     return blocks
 
 
 def _notes(notes: Sequence[str], width: int) -> RenderableType:
-    told = [line(f"Note: {note}", 2 * (width - 6)) for note in notes[:MAX_NOTES]]
+    told = [one_line(f"Note: {note}", 2 * (width - 6)) for note in notes[:MAX_NOTES]]
     more = len(notes) - MAX_NOTES
     if more > 0:
         told.append(f"({more} more note{'s' if more > 1 else ''} in the HTML report)")
     return Text("\n".join(told), style="dim")
 
 
-def _verdict(verdict: Verdict) -> RenderableType:
-    text = Text(clean(verdict.sentence), style="bold")
-    return text.append("\n").append(clean(verdict.cause), style=_TONES[verdict.tone])
+def _verdict(verdict: VerdictText) -> RenderableType:
+    text = Text(escape_control_characters(verdict.sentence), style="bold")
+    return text.append("\n").append(
+        escape_control_characters(verdict.cause), style=_TONES[verdict.tone]
+    )
 
 
 def _speeds(info: WorkloadInfo) -> RenderableType:
-    text = Text().append(clean(info.what), style="dim")
-    text.append(f"\nmeasured {rate(info.samples_per_s)}, {info.noise}")
-    alone = (f"{clean(each.label)} {rate(each.samples_per_s)}" for each in info.ceilings)
+    text = Text().append(escape_control_characters(info.description), style="dim")
+    text.append(f"\nmeasured {format_rate(info.samples_per_s)}, {info.noise_text}")
+    alone = (
+        f"{escape_control_characters(each.label)} {format_rate(each.samples_per_s)}"
+        for each in info.ceilings
+    )
     return text.append("\nceilings: " + ", ".join(alone) if info.ceilings else "")
 
 
@@ -171,17 +185,23 @@ def _step_times(steps: Sequence[StepTime], width: int) -> RenderableType:
     rows: list[RenderableType] = []
     for step in steps:
         length = round(cells * (step.seconds or 0.0) / longest) if longest else 0
-        head = Text(f"{step.title}: " if len(steps) > 1 else "").append(duration(step.seconds))
+        head = Text(f"{step.title}: " if len(steps) > 1 else "").append(
+            format_duration(step.seconds)
+        )
         rows += [head.append(f" ({step.interval})", style="dim"), _bar(step, length)]
         rows += _legend(step, width - 2)
     return Group(*rows)
 
 
 def _run(parts: Sequence[RunPart], width: int) -> RenderableType:
-    grid = table("", "takes", "share", "")
+    grid = borderless_table("", "takes", "share", "")
     for part in parts:
-        figures = (duration(part.seconds), percent(part.share))
-        grid.add_row(line(part.label, width - 46), *map(right, figures), tail(part.at or "", 24))
+        figures = (format_duration(part.seconds), format_percent(part.share))
+        grid.add_row(
+            one_line(part.label, width - 46),
+            *map(align_right, figures),
+            truncate_start(part.at or "", 24),
+        )
     return grid
 
 
@@ -198,7 +218,10 @@ def _legend(step: StepTime, width: int) -> list[Text]:
     lines = [Text()]
     for part in step.parts:
         entry = Text().append(_BLOCKS[part.key], style=_PART_STYLES[part.key])
-        entry.append(f" {clean(part.label)} {duration(part.seconds)}, {percent(part.share)}")
+        entry.append(
+            f" {escape_control_characters(part.label)} {format_duration(part.seconds)}, "
+            f"{format_percent(part.share)}"
+        )
         if len(lines[-1]) and len(lines[-1]) + len(entry) + 3 > width:
             lines.append(Text())
         lines[-1].append("   " if len(lines[-1]) else "").append_text(entry)
@@ -209,30 +232,32 @@ def _findings(findings: Sequence[Finding], width: int) -> RenderableType:
     rows: list[RenderableType] = []
     for number, finding in enumerate(findings[:MAX_FINDINGS]):
         head = Text(finding.cause, style="bold red" if finding.severity != "speed" else "bold")
-        head.append(f"  {worth(finding)}", style="not bold")
-        head.append(f"  {tail(finding.at, 40)}" if finding.at else "", style="cyan")
+        head.append(f"  {cost_text(finding)}", style="not bold")
+        head.append(f"  {truncate_start(finding.at, 40)}" if finding.at else "", style="cyan")
         lines = 1 if number else 2  # what is first is read to its end
-        body = Text(line(finding.evidence, (width - 6) * lines))
-        body.append(f"\n→ {line(finding.remedy, (width - 8) * lines)}", style="green")
+        body = Text(one_line(finding.evidence, (width - 6) * lines))
+        body.append(f"\n→ {one_line(finding.remedy, (width - 8) * lines)}", style="green")
         rows += [head, Padding(body, (0, 0, 0, 2))]
-    return titled("Findings", Group(*rows), MAX_FINDINGS, len(findings))
+    return titled_block("Findings", Group(*rows), MAX_FINDINGS, len(findings))
 
 
 def _road(info: PlanInfo, width: int) -> RenderableType:
-    full = width >= FULL_WIDTH
-    grid = table("", "samples/s", "gain", *(["expected"] if full else []), "guarantee", "")
-    baseline, *rest = (point for point in info.road.points if point.kind != "confirmed")
-    grid.add_row("  baseline", right(count(baseline.samples_per_s)))
+    full = width >= MIN_FULL_WIDTH
+    grid = borderless_table(
+        "", "samples/s", "gain", *(["expected"] if full else []), "guarantee", ""
+    )
+    baseline, *rest = (point for point in info.chart.points if point.kind != "confirmed")
+    grid.add_row("  baseline", align_right(format_count(baseline.samples_per_s)))
     for point in _shown(rest):
         grid.add_row(*_road_row(point, full, width), style=_POINT_STYLES[point.kind])
-    last = Text(info.confirmation, style="bold")
-    return titled("Road", Group(grid, last), len(_shown(rest)), len(rest))
+    last = Text(info.confirmation_text, style="bold")
+    return titled_block("Road", Group(grid, last), len(_shown(rest)), len(rest))
 
 
-def _shown(points: Sequence[RoadPoint]) -> list[RoadPoint]:
+def _shown(points: Sequence[ChartPoint]) -> list[ChartPoint]:
     """All that is in force, and as many of the others as there is room for, in their order."""
     room = MAX_TRIED - sum(point.kind == "kept" for point in points)
-    found: list[RoadPoint] = []
+    found: list[ChartPoint] = []
     for point in points:
         if point.kind == "kept" or room > 0:
             found.append(point)
@@ -240,45 +265,50 @@ def _shown(points: Sequence[RoadPoint]) -> list[RoadPoint]:
     return found
 
 
-def _road_row(point: RoadPoint, full: bool, width: int) -> list[RenderableType]:
+def _road_row(point: ChartPoint, full: bool, width: int) -> list[RenderableType]:
     kept = point.kind == "kept"
-    figures = [count(point.samples_per_s) if kept else "", point.gain, point.predicted]
+    figures = [format_count(point.samples_per_s) if kept else "", point.gain, point.predicted]
     return [
-        f"{'✓' if kept else '✗'} {line(point.label, 20)}",
-        *map(right, figures if full else figures[:2]),
+        f"{'✓' if kept else '✗'} {one_line(point.label, 20)}",
+        *map(align_right, figures if full else figures[:2]),
         point.guarantee or "",
-        line((point.proof if kept else "") or point.reason, width - (68 if full else 58)),
+        one_line((point.proof if kept else "") or point.reason, width - (68 if full else 58)),
     ]
 
 
 def _skipped(info: PlanInfo, width: int) -> RenderableType:
     grid = Table.grid(padding=(0, 2))
     for row in info.skipped[:MAX_SKIPPED]:
-        grid.add_row(line(words(row.name), 20), line(row.reason, width - 26), style="dim")
-    return titled("Not tried", grid, MAX_SKIPPED, len(info.skipped))
+        grid.add_row(
+            one_line(format_words(row.name), 20), one_line(row.reason, width - 26), style="dim"
+        )
+    return titled_block("Not tried", grid, MAX_SKIPPED, len(info.skipped))
 
 
 def _plan_footer(info: PlanInfo) -> RenderableType:
-    lines = [f"The whole training: {info.time_to_finish}."] if info.time_to_finish else []
-    if info.validation:
-        lines.append(f"A validation: {info.validation}.")
-    return Text("\n".join((*lines, info.cost, _machine(info.machine))), style="dim")
+    lines = [f"The whole training: {info.finish_text}."] if info.finish_text else []
+    if info.validation_text:
+        lines.append(f"A validation: {info.validation_text}.")
+    return Text("\n".join((*lines, info.cost_text, _machine(info.machine))), style="dim")
 
 
 def _footer(info: DiagnosisInfo) -> RenderableType:
     lines = [_machine(info.machine), info.overhead]
-    if info.elsewhere:
-        lines.append(f"Also reached: {', '.join(clean(at) for at in info.elsewhere[:4])}.")
+    if info.undiagnosed_at:
+        lines.append(
+            "Also reached: "
+            f"{', '.join(escape_control_characters(at) for at in info.undiagnosed_at[:4])}."
+        )
     return Text("\n".join(lines), style="dim")
 
 
 def _next(command: str, args: Sequence[str]) -> RenderableType:
-    typed = clean(f"{command} {shlex.join(args)}".rstrip())
+    typed = escape_control_characters(f"{command} {shlex.join(args)}".rstrip())
     return Text("Next: ").append(typed, style="bold cyan")
 
 
 def _machine(rows: Sequence[tuple[str, str]]) -> str:
-    facts = {label: clean(value) for label, value in rows}
+    facts = {label: escape_control_characters(value) for label, value in rows}
     return (
         f"Measured on {facts['Processor']}, {facts['Cores']} cores, {facts['Memory']},"
         f" accelerators: {facts['Accelerators']}; TensorFlow {facts['TensorFlow']}."

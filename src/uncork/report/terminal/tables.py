@@ -9,10 +9,22 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
-from uncork.report.content.figures import count, duration, percent, rate, size
+from uncork.report.content.figures import (
+    format_bytes,
+    format_count,
+    format_duration,
+    format_percent,
+    format_rate,
+)
 from uncork.report.content.kernel_rows import KernelRow
-from uncork.report.content.stage_rows import MOST_OPS, StageRow
-from uncork.report.terminal.text import FULL_WIDTH, line, right, table, tail
+from uncork.report.content.stage_rows import MAX_OPS, StageRow
+from uncork.report.terminal.text import (
+    MIN_FULL_WIDTH,
+    align_right,
+    borderless_table,
+    one_line,
+    truncate_start,
+)
 
 
 def kernel_table(rows: Sequence[KernelRow], width: int) -> Table:
@@ -22,28 +34,32 @@ def kernel_table(rows: Sequence[KernelRow], width: int) -> Table:
         rows: The longest first.
         width: Of the terminal.
     """
-    grid = table("kernels of", "a step", "share", "calls", "", "")
+    grid = borderless_table("kernels of", "a step", "share", "calls", "", "")
     for row in rows:
-        figures = (duration(row.seconds), percent(row.share), count(row.calls))
-        told = " ".join(filter(None, (row.kernel, row.trait)))
+        figures = (
+            format_duration(row.seconds),
+            format_percent(row.share),
+            format_count(row.calls_per_step),
+        )
+        told = " ".join(filter(None, (row.main_kernel, row.trait)))
         grid.add_row(
-            line(row.whose, width - 70),
-            *map(right, figures),
-            tail(row.at or "", 18),
-            line(told, 22),
+            one_line(row.owner, width - 70),
+            *map(align_right, figures),
+            truncate_start(row.at or "", 18),
+            one_line(told, 22),
         )
     return grid
 
 
-def costliest(rows: Sequence[StageRow], most: int) -> tuple[StageRow, ...]:
+def most_expensive_rows(rows: Sequence[StageRow], max_rows: int) -> tuple[StageRow, ...]:
     """At most so many stages, in the order of the pipeline: the bottleneck and the dearest."""
-    order = sorted(rows, key=lambda row: (not row.bottleneck, -(row.cpu_s_per_step or 0.0)))
-    kept = {row.index for row in order[:most]}
+    order = sorted(rows, key=lambda row: (not row.is_bottleneck, -(row.cpu_s_per_step or 0.0)))
+    kept = {row.index for row in order[:max_rows]}
     return tuple(row for row in rows if row.index in kept)
 
 
 def stage_table(
-    rows: Sequence[StageRow], width: int, *, per: str = "step", most_ops: int = MOST_OPS
+    rows: Sequence[StageRow], width: int, *, per: str = "step", max_ops: int = MAX_OPS
 ) -> Table:
     """What each stage costs, one row for each; branches are indented, as are costly ops of maps.
 
@@ -51,26 +67,36 @@ def stage_table(
         rows: Source first.
         width: Of the terminal.
         per: What CPU time is counted for.
-        most_ops: To show of a map.
+        max_ops: To show of a map.
     """
-    full = width >= FULL_WIDTH
-    grid = table("stage", "alone", f"cpu/{per}", "share", *(["element"] if full else []), "", "")
+    full = width >= MIN_FULL_WIDTH
+    grid = borderless_table(
+        "stage", "alone", f"cpu/{per}", "share", *(["element"] if full else []), "", ""
+    )
     for row in rows:
-        figures = [rate(row.samples_per_s), duration(row.cpu_s_per_step), percent(row.share)]
-        runs = " ".join(filter(None, (row.runs, *row.traits)))
+        figures = [
+            format_rate(row.samples_per_s),
+            format_duration(row.cpu_s_per_step),
+            format_percent(row.share),
+        ]
+        runs = " ".join(filter(None, (row.parallelism_text, *row.traits)))
         grid.add_row(
-            "  " * row.depth + line(f"{row.kind} {row.name}", width - (76 if full else 68)),
-            *map(right, [*figures, size(row.bytes_per_element)] if full else figures),
-            tail(row.at or "", 18),
-            "← bottleneck" if row.bottleneck else line(runs, 16),
-            style="bold red" if row.bottleneck else "",
+            "  " * row.depth + one_line(f"{row.kind} {row.name}", width - (76 if full else 68)),
+            *map(align_right, [*figures, format_bytes(row.bytes_per_element)] if full else figures),
+            truncate_start(row.at or "", 18),
+            "← bottleneck" if row.is_bottleneck else one_line(runs, 16),
+            style="bold red" if row.is_bottleneck else "",
         )
-        for each in row.ops[:most_ops]:
-            figures = ["", duration(each.cpu_s_per_step), percent((row.share or 0.0) * each.share)]
+        for each in row.op_rows[:max_ops]:
+            figures = [
+                "",
+                format_duration(each.cpu_s_per_step),
+                format_percent((row.share or 0.0) * each.share),
+            ]
             grid.add_row(
-                "  " * (row.depth + 1) + line(each.op, width - (76 if full else 68)),
-                *map(right, [*figures, ""] if full else figures),
-                tail(each.at or "", 18),
+                "  " * (row.depth + 1) + one_line(each.op, width - (76 if full else 68)),
+                *map(align_right, [*figures, ""] if full else figures),
+                truncate_start(each.at or "", 18),
                 "",
                 style="dim",
             )

@@ -11,18 +11,18 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from uncork.report.content.figures import clean, clip
+from uncork.report.content.figures import escape_control_characters, truncate
 
 # Below this no table keeps its columns; lines wrap in the terminal instead.
 _MIN_WIDTH: Final = 60
 # Below this the least telling column of a table gives way.
-FULL_WIDTH: Final = 92
+MIN_FULL_WIDTH: Final = 92
 
 _ASCII: Final = str.maketrans("█▓▒▚░…→←✓✗µ", "#=-%.~><+xu")
 _GLYPHS: Final = "█▓▒▚░…→←✓✗"
 
 
-class Look(NamedTuple):
+class TextStyle(NamedTuple):
     """How text may be drawn; unpacks into the arguments of the functions below."""
 
     width: int = 100
@@ -30,12 +30,12 @@ class Look(NamedTuple):
     unicode: bool = False
 
 
-def look(stream: TextIO, columns: int = 100) -> Look:
+def detect_style(stream: TextIO, columns: int = 100) -> TextStyle:
     """What ``stream`` can show: outside a terminal no colour, and ASCII only.
 
     Example:
-        >>> look(io.StringIO())
-        Look(width=100, color=False, unicode=False)
+        >>> detect_style(io.StringIO())
+        TextStyle(width=100, color=False, unicode=False)
     """
     try:
         _GLYPHS.encode(stream.encoding or "ascii")
@@ -43,23 +43,25 @@ def look(stream: TextIO, columns: int = 100) -> Look:
     except (UnicodeEncodeError, LookupError):
         encodes = False
     tty = stream.isatty()
-    return Look(width=columns, color=tty, unicode=tty and encodes)
+    return TextStyle(width=columns, color=tty, unicode=tty and encodes)
 
 
-def at_least(width: int, color: bool, unicode: bool) -> Look:
+def style_with_min_width(width: int, color: bool, unicode: bool) -> TextStyle:
     """A look that is wide enough for tables."""
-    return Look(max(width, _MIN_WIDTH), color, unicode)
+    return TextStyle(max(width, _MIN_WIDTH), color, unicode)
 
 
-def titled(title: str, body: RenderableType, most: int = 1, there_are: int = 0) -> RenderableType:
-    """A block under its title, which says when only the ``most`` important rows are shown."""
+def titled_block(
+    title: str, body: RenderableType, max_rows: int = 1, row_count: int = 0
+) -> RenderableType:
+    """A block under its title, which says when only the ``max_rows`` important rows are shown."""
     head = Text().append(title, style="bold")
-    if there_are > most:
-        head.append(f" ({most} of {there_are}; all are in the HTML report)", style="dim")
+    if row_count > max_rows:
+        head.append(f" ({max_rows} of {row_count}; all are in the HTML report)", style="dim")
     return Group(head, Padding(body, (0, 0, 0, 2)))
 
 
-def table(*headings: str) -> Table:
+def borderless_table(*headings: str) -> Table:
     """Columns without borders under quiet headings."""
     grid = Table.grid(padding=(0, 2))
     for heading in headings:
@@ -68,23 +70,25 @@ def table(*headings: str) -> Table:
     return grid
 
 
-def right(text: str) -> Text:
+def align_right(text: str) -> Text:
     """A figure, at the right of its column."""
     return Text(text, justify="right")
 
 
-def line(text: str, width: int) -> str:
+def one_line(text: str, width: int) -> str:
     """On one line, shortened where it must be."""
-    return clip(" ".join(clean(text).split()), max(width, 8))
+    return truncate(" ".join(escape_control_characters(text).split()), max(width, 8))
 
 
-def tail(path: str, width: int) -> str:
+def truncate_start(path: str, width: int) -> str:
     """The end of a path says more than its start."""
-    path = clean(path)
+    path = escape_control_characters(path)
     return path if len(path) <= width else "…" + path[1 - width :]
 
 
-def drawn(blocks: Sequence[RenderableType], style: Look, last: RenderableType = "") -> str:
+def render_text(
+    blocks: Sequence[RenderableType], style: TextStyle, last: RenderableType = ""
+) -> str:
     """Blocks one under the other, as the stream can show them.
 
     Args:

@@ -7,87 +7,96 @@ from typing import Final
 
 from uncork.core.base.measurement import Comparison
 from uncork.core.documents.diagnosis import Cause, Finding, WorkloadDiagnosis
-from uncork.core.evidence.kernels import KernelPart
+from uncork.core.evidence.kernels import KernelGroup
 from uncork.core.evidence.stage import Stage
 
 # Ratio. Below 1.1 a finding would be within what two runs of the same script differ by on a shared
 # machine, and nobody changes a pipeline for it.
-WORTH: Final = 1.10
+MIN_FINDING_SPEEDUP: Final = 1.10
 # Ratio. The least that a comparison must show: one in forty of a step with itself seems a gain.
 _SURELY: Final = 1.05
 # Of a step: where noise reaches further, the interval of a gain would have no end.
 _MOST_SAVED: Final = 0.99
 
 
-def bound(step_s: float, without_s: float) -> float:
+def speedup_bound(step_s: float, without_s: float) -> float:
     """How many times faster a step could be if it took ``without_s``, at least 1.
 
     Example:
-        >>> bound(0.04, 0.01)
+        >>> speedup_bound(0.04, 0.01)
         4.0
     """
     return max(1.0, step_s / without_s) if without_s > 0 else 1.0
 
 
-def interval(diagnosis: WorkloadDiagnosis, part: str, upper: float) -> tuple[float, float] | None:
+def speedup_interval(
+    diagnosis: WorkloadDiagnosis, share_name: str, upper_bound: float
+) -> tuple[float, float] | None:
     """How far a promised gain can be trusted, as far as the share it comes from can.
 
     The time that a gain saves is a part of that share; both are wrong by the same factor.
 
     Args:
         diagnosis: Whose shares have intervals.
-        part: ``input`` or ``host``.
-        upper: The promised gain.
+        share_name: ``input`` or ``host``.
+        upper_bound: The promised gain.
     """
-    share = diagnosis.intervals.get(part)
+    share = diagnosis.breakdown_intervals.get(share_name)
     if share is None or share.high is None or share.median <= 0:
         return None
-    saved = 1 - 1 / upper
+    saved = 1 - 1 / upper_bound
     low, high = (saved * max(0.0, end) / share.median for end in (share.low, share.high))
     most = max(saved, _MOST_SAVED)
     return 1 / (1 - min(low, most)), 1 / (1 - min(high, most))
 
 
-def step_alone_s(diagnosis: WorkloadDiagnosis) -> float:
+def resident_step_s(diagnosis: WorkloadDiagnosis) -> float:
     """Seconds of the training step on a batch from memory; 0 where that is not known."""
     ceiling = diagnosis.ceilings.get("consumer", 0.0)
     return diagnosis.step_s * diagnosis.measurement.samples_per_s / ceiling if ceiling else 0.0
 
 
-def surely_faster(found: Comparison) -> bool:
+def is_surely_faster(comparison: Comparison) -> bool:
     """The whole interval tells of a gain, and of one that is no trifle.
 
     Example:
         >>> from uncork.core.base.measurement import compare
-        >>> surely_faster(compare([100, 101], [140, 141])), surely_faster(compare([1, 1], [1, 1]))
+        >>> (
+        ...     is_surely_faster(compare([100, 101], [140, 141])),
+        ...     is_surely_faster(compare([1, 1], [1, 1])),
+        ... )
         (True, False)
     """
-    return found.low > _SURELY
+    return comparison.low > _SURELY
 
 
-def step_interval(diagnosis: WorkloadDiagnosis, step: Comparison) -> tuple[float, float] | None:
+def step_speedup_interval(
+    diagnosis: WorkloadDiagnosis, comparison: Comparison
+) -> tuple[float, float] | None:
     """How far the gain of a cheaper step can be trusted, as far as it was seen to be cheaper."""
-    if step.high is None:
+    if comparison.high is None:
         return None
-    return diagnosis.with_step_faster(step.low), diagnosis.with_step_faster(step.high)
+    return diagnosis.speedup_with_faster_step(comparison.low), diagnosis.speedup_with_faster_step(
+        comparison.high
+    )
 
 
-def wide_casts(diagnosis: WorkloadDiagnosis) -> tuple[KernelPart, ...]:
+def float64_casts(diagnosis: WorkloadDiagnosis) -> tuple[KernelGroup, ...]:
     """Kernels of the step that narrow what a loader reads from float64 arrays."""
-    if not any(s.python and s.float32_cpu_s_per_element for s in diagnosis.stages):
+    if not any(s.has_python_code and s.float32_cpu_s_per_element for s in diagnosis.stages):
         return ()
-    return tuple(p for p in diagnosis.kernels if p.kernel == "Cast" and p.of_batch)
+    return tuple(p for p in diagnosis.kernels if p.main_kernel == "Cast" and p.batch_only_share)
 
 
-def lost_to_host(
+def host_findings(
     diagnosis: WorkloadDiagnosis,
     cause: Cause,
     at: str | None,
     *,
     evidence: str,
     remedy: str,
-    fetched: float = 0.0,
-    blamed: float = 0.0,
+    fetched_share: float = 0.0,
+    explained_share: float = 0.0,
 ) -> Iterator[Finding]:
     """The finding that blames all time lost to the host on one cause; none where it is little.
 
@@ -100,23 +109,27 @@ def lost_to_host(
         at: The user's line.
         evidence: A sentence, with ``{lost}`` and ``{step}`` where those times belong.
         remedy: What to type.
-        fetched: Part of the step that would go with it, if there is such a finding at all.
-        blamed: Part of it that another finding explains.
+        fetched_share: Part of the step that would go with it, if there is such a finding at all.
+        explained_share: Part of it that another finding explains.
     """
-    share = max(0.0, diagnosis.breakdown.get("host", 0.0) - diagnosis.beside_step - blamed)
-    upper = bound(1.0, 1.0 - share)
-    if min((upper, *(interval(diagnosis, "host", upper) or ()))) < WORTH:
+    share = max(
+        0.0, diagnosis.breakdown.get("host", 0.0) - diagnosis.outside_step_share - explained_share
+    )
+    upper = speedup_bound(1.0, 1.0 - share)
+    if min((upper, *(speedup_interval(diagnosis, "host", upper) or ()))) < MIN_FINDING_SPEEDUP:
         return
-    share += fetched
-    upper = bound(1.0, 1.0 - share)
-    ends = interval(diagnosis, "host", upper)
+    share += fetched_share
+    upper = speedup_bound(1.0, 1.0 - share)
+    ends = speedup_interval(diagnosis, "host", upper)
     yield Finding(
         cause=cause,
         share=share,
         upper_bound=upper,
-        interval=ends,
+        upper_bound_interval=ends,
         at=at,
-        evidence=evidence.format(lost=ms(share * diagnosis.step_s), step=ms(diagnosis.step_s)),
+        evidence=evidence.format(
+            lost=format_ms(share * diagnosis.step_s), step=format_ms(diagnosis.step_s)
+        ),
         remedy=remedy,
     )
 
@@ -126,11 +139,11 @@ def input_share(diagnosis: WorkloadDiagnosis) -> float:
     return diagnosis.breakdown.get("input", 0.0)
 
 
-def ms(seconds: float | None) -> str:
+def format_ms(seconds: float | None) -> str:
     """Milliseconds for people.
 
     Example:
-        >>> ms(0.01234)
+        >>> format_ms(0.01234)
         '12.3 ms'
     """
     if seconds is None:
@@ -138,6 +151,6 @@ def ms(seconds: float | None) -> str:
     return f"{seconds * 1e3:.3g} ms"
 
 
-def place(stage: Stage) -> str:
+def stage_label(stage: Stage) -> str:
     """How a stage is called in a sentence: ``map(load)``."""
     return f"{stage.kind}({stage.name})" if stage.name else stage.kind

@@ -17,14 +17,14 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     del machine
     for defect in diagnosis.keras_defects:
         backward = sum(part.share for part in diagnosis.kernels if part.phase == "backward")
-        saved = _SECOND_PASS * backward if defect.doubles_backward else 0.0
-        upper = diagnosis.without_kernels(saved)
+        saved = _SECOND_PASS * backward if defect.has_double_backward else 0.0
+        upper = diagnosis.speedup_without_kernels(saved)
         yield Finding(
             cause="keras_defect",
             severity="correctness",
             share=1 - 1 / upper,
             upper_bound=upper,
-            at=defect.at or diagnosis.workload.step_at or diagnosis.workload.at,
+            at=defect.at or diagnosis.workload.step_setup_at or diagnosis.workload.at,
             evidence=f"{defect.name}: {defect.evidence}",
             remedy=defect.remedy,
         )

@@ -11,10 +11,10 @@ from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     """One finding where a shuffle below the split deals anew in each pass; never repaired."""
     del machine
-    found = diagnosis.parted_anew
+    found = diagnosis.reshuffled_split
     if found is None:
         return
-    training, validation = found.parts
+    training, validation = found.split_methods
     yield Finding(
         cause="leaking_split",
         severity="correctness",

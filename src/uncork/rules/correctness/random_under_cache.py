@@ -12,7 +12,7 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     """One finding for each cache that keeps random draws; it is reported, never repaired."""
     del machine
     for stage in diagnosis.stages:
-        if stage.frozen:
+        if stage.has_frozen_randomness:
             yield Finding(
                 cause="random_under_cache",
                 severity="correctness",

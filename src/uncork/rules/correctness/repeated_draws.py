@@ -18,10 +18,15 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     """One finding for each map that draws alike in every epoch; reported, never repaired."""
     del machine
     work, stages = diagnosis.workload, diagnosis.stages
-    if work.epochs < 2 or work.epochs_assumed or work.steps_given or work.data_made_anew:
+    if (
+        work.epochs < 2
+        or work.is_epoch_count_assumed
+        or work.has_explicit_steps
+        or work.is_dataset_recreated
+    ):
         return
     for stage in stages:
-        if not stage.draws_alike or _is_read_otherwise(stage, stages):
+        if not stage.has_repeating_randomness or _is_read_otherwise(stage, stages):
             continue
         yield Finding(
             cause="repeated_draws",

@@ -7,8 +7,13 @@ from typing import Final
 
 from uncork.core.base.machine import Machine
 from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
-from uncork.core.evidence.kernels import KernelPart
-from uncork.rules.base.thresholds import WORTH, bound, ms, wide_casts
+from uncork.core.evidence.kernels import KernelGroup
+from uncork.rules.base.thresholds import (
+    MIN_FINDING_SPEEDUP,
+    float64_casts,
+    format_ms,
+    speedup_bound,
+)
 
 _BY_HAND: Final = "do it in the pipeline: dataset.map(..., num_parallel_calls=tf.data.AUTOTUNE)"
 _BESIDE: Final = (
@@ -27,36 +32,39 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     """
     if diagnosis.transfer is not None:
         return
-    narrowing = wide_casts(diagnosis)
-    parts = [p for p in diagnosis.kernels if p.of_batch and p not in narrowing]
+    narrowing = float64_casts(diagnosis)
+    parts = [p for p in diagnosis.kernels if p.batch_only_share and p not in narrowing]
     if not parts:
         return
     # The input works beside it, on the same cores.
     cpu_s = max(diagnosis.consumer_cpu_s or 0.0, diagnosis.measurement.cpu_s_per_step)
     moved_s = (
-        diagnosis.step_s * diagnosis.breakdown.get("step", 0.0) * sum(p.of_batch for p in parts)
+        diagnosis.step_s
+        * diagnosis.breakdown.get("step", 0.0)
+        * sum(p.batch_only_share for p in parts)
     )
-    upper = bound(diagnosis.step_s, max(diagnosis.step_s - moved_s, cpu_s / machine.cpus))
-    if upper < WORTH:
+    upper = speedup_bound(diagnosis.step_s, max(diagnosis.step_s - moved_s, cpu_s / machine.cpus))
+    if upper < MIN_FINDING_SPEEDUP:
         return
-    most = max(parts, key=lambda p: p.of_batch)
-    at = most.of_batch_at or most.at or diagnosis.workload.at
+    most = max(parts, key=lambda p: p.batch_only_share)
+    at = most.batch_only_at or most.at or diagnosis.workload.at
     yield Finding(
         cause="augmentation_in_model",
         share=1 - 1 / upper,
         upper_bound=upper,
         at=at,
         evidence=(
-            f"{ms(moved_s)} of a {ms(diagnosis.step_s)} step depend on the batch alone, most of it "
+            f"{format_ms(moved_s)} of a {format_ms(diagnosis.step_s)} step depend on the batch "
+            "alone, most of it "
             f"{_named(most)}, while {cpu_s / diagnosis.step_s:.1f} of "
             f"{machine.cpus:g} cores are busy"
         ),
-        remedy=_BESIDE if diagnosis.workload.first_layers else _BY_HAND,
+        remedy=_BESIDE if diagnosis.workload.preprocessing_layers else _BY_HAND,
     )
 
 
-def _named(part: KernelPart) -> str:
+def _named(part: KernelGroup) -> str:
     """What is done to the batch: the kernel is the costliest of its part, and may be another."""
     where = part.layer or "the step"
-    whole = part.of_batch > 0.5 * part.share
-    return f"{part.kernel} of {where}" if whole else f"beside {part.kernel} of {where}"
+    whole = part.batch_only_share > 0.5 * part.share
+    return f"{part.main_kernel} of {where}" if whole else f"beside {part.main_kernel} of {where}"

@@ -8,8 +8,8 @@ from typing import Final
 
 from uncork.core.base.machine import Machine
 from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
-from uncork.core.evidence.model import FullSize
-from uncork.rules.base.thresholds import ms
+from uncork.core.evidence.model import FullResolutionLayer
+from uncork.rules.base.thresholds import format_ms
 
 # Ratio. Another model must be trained and judged anew: nobody does that for a few percent.
 _WORTH: Final = 1.3
@@ -26,37 +26,42 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     else to gain.
     """
     del machine
-    shares = {each: _share(diagnosis, each) for each in dict.fromkeys(diagnosis.full_size)}
+    shares = {
+        each: _share(diagnosis, each) for each in dict.fromkeys(diagnosis.full_resolution_layers)
+    }
     if not shares:
         return
-    upper = diagnosis.without_kernels(sum(s * (1 - 1 / each.fewer) for each, s in shares.items()))
+    upper = diagnosis.speedup_without_kernels(
+        sum(s * (1 - 1 / each.reduction_factor) for each, s in shares.items())
+    )
     if upper < _WORTH:
         return
     most, share = max(shares, key=shares.__getitem__), sum(shares.values())
-    size = "x".join(map(str, most.size))
+    size = "x".join(map(str, most.position_counts))
     yield Finding(
         cause="compute_bound",
         share=1 - 1 / upper,
         upper_bound=upper,
         at=most.at or diagnosis.workload.at,
         evidence=(
-            f"{share:.0%} of the kernels of a {ms(diagnosis.step_s)} step are those of "
+            f"{share:.0%} of the kernels of a {format_ms(diagnosis.step_s)} step are those of "
             f"{_named(shares)} at the full size of the input, {size}"
         ),
         remedy=(
-            f"{_REMEDIES[most.reduced_by]}, leaves one position in {most.fewer}: a decision about "
+            f"{_REMEDIES[most.reduced_by]}, leaves one position in {most.reduction_factor}: a "
+            "decision about "
             "the model, which must be judged by its accuracy"
         ),
     )
 
 
-def _share(diagnosis: WorkloadDiagnosis, layer: FullSize) -> float:
+def _share(diagnosis: WorkloadDiagnosis, layer: FullResolutionLayer) -> float:
     """Of all kernels of the step."""
     parts = (p for p in diagnosis.kernels if (p.layer, p.at) == (layer.layer, layer.at))
     return sum(part.share for part in parts)
 
 
-def _named(layers: Iterable[FullSize]) -> str:
+def _named(layers: Iterable[FullResolutionLayer]) -> str:
     """Classes, and on how many lines each is made."""
     lines = Counter(each.layer for each in layers)
     return " and ".join(f"{name} (on {n} lines)" if n > 1 else name for name, n in lines.items())

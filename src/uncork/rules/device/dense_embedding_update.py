@@ -7,7 +7,7 @@ from typing import Final
 
 from uncork.core.base.machine import Machine
 from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
-from uncork.rules.base.thresholds import WORTH, ms
+from uncork.rules.base.thresholds import MIN_FINDING_SPEEDUP, format_ms
 
 _BY_TUNE: Final = "read and update these rows alone ('uncork tune' tries it: row_updates)"
 _BY_HAND: Final = (
@@ -19,22 +19,24 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     """At most one finding, for all tables of which a batch looks up but a part."""
     del machine
     work = diagnosis.workload
-    parts = [p for p in diagnosis.kernels if p.rows_used < p.rows]
+    parts = [p for p in diagnosis.kernels if p.max_used_rows < p.table_rows]
     if not parts:
         return
-    spared = sum(p.share * (1 - p.rows_used / p.rows) for p in parts)
-    upper = diagnosis.without_kernels(spared)
-    if upper < WORTH:
+    spared = sum(p.share * (1 - p.max_used_rows / p.table_rows) for p in parts)
+    upper = diagnosis.speedup_without_kernels(spared)
+    if upper < MIN_FINDING_SPEEDUP:
         return
     largest = max(parts, key=lambda p: p.share)
     yield Finding(
         cause="dense_embedding_update",
         share=1 - 1 / upper,
         upper_bound=upper,
-        at=largest.at or work.step_at or work.at,
+        at=largest.at or work.step_setup_at or work.at,
         evidence=(
-            f"{ms(diagnosis.step_s * (1 - 1 / upper))} of a {ms(diagnosis.step_s)} step are passes "
-            f"over whole tables: a batch looks up {largest.rows_used:,} of {largest.rows:,} rows"
+            f"{format_ms(diagnosis.step_s * (1 - 1 / upper))} of a {format_ms(diagnosis.step_s)} "
+            "step are passes "
+            f"over whole tables: a batch looks up {largest.max_used_rows:,} of "
+            f"{largest.table_rows:,} rows"
         ),
-        remedy=_BY_TUNE if work.row_tables else _BY_HAND,
+        remedy=_BY_TUNE if work.row_update_table_count else _BY_HAND,
     )

@@ -7,7 +7,12 @@ from collections.abc import Iterator
 
 from uncork.core.base.machine import Machine
 from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
-from uncork.rules.base.thresholds import WORTH, ms, step_interval, surely_faster
+from uncork.rules.base.thresholds import (
+    MIN_FINDING_SPEEDUP,
+    format_ms,
+    is_surely_faster,
+    step_speedup_interval,
+)
 
 # Share of the step spent in kernels above which a cheaper step is the only thing left to win.
 _MOSTLY = 0.85
@@ -20,21 +25,22 @@ _SCALED = (
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     """A finding where lower precision was seen to make the step itself cheaper."""
     share = diagnosis.breakdown.get("step", 0.0)
-    kind = "bfloat16" if diagnosis.in_bfloat16 else "float16"
-    lower = diagnosis.in_bfloat16 or diagnosis.in_float16
-    if share < _MOSTLY or lower is None or not surely_faster(lower):
+    kind = "bfloat16" if diagnosis.bfloat16_speedup else "float16"
+    lower = diagnosis.bfloat16_speedup or diagnosis.float16_speedup
+    if share < _MOSTLY or lower is None or not is_surely_faster(lower):
         return
-    upper = diagnosis.with_step_faster(lower.ratio)
-    if upper < WORTH:
+    upper = diagnosis.speedup_with_faster_step(lower.ratio)
+    if upper < MIN_FINDING_SPEEDUP:
         return
     yield Finding(
         cause="low_precision_unused",
         share=share,
         upper_bound=upper,
-        interval=step_interval(diagnosis, lower),
+        upper_bound_interval=step_speedup_interval(diagnosis, lower),
         at=_heaviest(diagnosis) or diagnosis.workload.at,
         evidence=(
-            f"{ms(share * diagnosis.step_s)} of a {ms(diagnosis.step_s)} step are kernels in "
+            f"{format_ms(share * diagnosis.step_s)} of a {format_ms(diagnosis.step_s)} step are "
+            "kernels in "
             f"float32 on {machine.devices[0] if machine.devices else machine.cpu_model}; "
             f"in {kind} they ran {lower.ratio:.2f}x as fast"
         ),

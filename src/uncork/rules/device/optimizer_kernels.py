@@ -7,7 +7,7 @@ from typing import Final
 
 from uncork.core.base.machine import Machine
 from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
-from uncork.rules.base.thresholds import WORTH, ms, surely_faster
+from uncork.rules.base.thresholds import MIN_FINDING_SPEEDUP, format_ms, is_surely_faster
 
 # Of the time of kernels that take longer to be started than to compute, what one update of all of
 # them saves: weights are still laid end to end and back.
@@ -21,23 +21,31 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     """
     del machine
     work, step_s = diagnosis.workload, diagnosis.breakdown.get("step", 0.0) * diagnosis.step_s
-    parts = [p for p in diagnosis.kernels if p.phase == "optimizer" and not p.rows]
-    share, calls = sum(p.brief for p in parts), sum(p.brief_calls for p in parts)
-    at_once, tried = diagnosis.updated_at_once, ""
-    upper = diagnosis.without_kernels(_SAVED * share)
+    parts = [p for p in diagnosis.kernels if p.phase == "optimizer" and not p.table_rows]
+    share, calls = (
+        sum(p.short_kernel_share for p in parts),
+        sum(p.short_calls_per_step for p in parts),
+    )
+    at_once, tried = diagnosis.flat_updates_speedup, ""
+    upper = diagnosis.speedup_without_kernels(_SAVED * share)
     if at_once is not None:
-        upper = diagnosis.with_resident_faster(at_once.ratio) if surely_faster(at_once) else 1.0
+        upper = (
+            diagnosis.speedup_with_faster_resident_step(at_once.ratio)
+            if is_surely_faster(at_once)
+            else 1.0
+        )
         tried = f"; with all of them updated at once the step ran {at_once.ratio:.2f}x as fast"
-    if upper < WORTH or not calls:
+    if upper < MIN_FINDING_SPEEDUP or not calls:
         return
     at = next((p.at for p in parts if p.at), None)
     yield Finding(
         cause="optimizer_kernels",
         share=1 - 1 / upper,
         upper_bound=upper,
-        at=work.step_at or at or work.at,
+        at=work.step_setup_at or at or work.at,
         evidence=(
-            f"{ms(share * step_s)} of a {ms(diagnosis.step_s)} step pass in {calls:.0f} kernels of "
+            f"{format_ms(share * step_s)} of a {format_ms(diagnosis.step_s)} step pass in "
+            f"{calls:.0f} kernels of "
             f"the optimizer, {share * step_s / calls * 1e6:.1f} µs each: to start one takes longer "
             f"than to compute it{tried}"
         ),

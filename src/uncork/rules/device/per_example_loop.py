@@ -7,8 +7,8 @@ from typing import Final
 
 from uncork.core.base.machine import Machine
 from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
-from uncork.core.evidence.kernels import KernelPart
-from uncork.rules.base.thresholds import WORTH, ms
+from uncork.core.evidence.kernels import KernelGroup
+from uncork.rules.base.thresholds import MIN_FINDING_SPEEDUP, format_ms
 
 # By how much a count of rounds may be off, as part of it.
 _OFF: Final = 0.1
@@ -24,11 +24,11 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     if not parts:
         return
     share = sum(p.share for p in parts) * (1 - 1 / examples)
-    upper = diagnosis.without_kernels(share)
-    if upper < WORTH:
+    upper = diagnosis.speedup_without_kernels(share)
+    if upper < MIN_FINDING_SPEEDUP:
         return
     lost_s = diagnosis.step_s * (1 - 1 / upper)
-    calls = sum(p.calls for p in parts)
+    calls = sum(p.calls_per_step for p in parts)
     at = next((p.at for p in parts if p.phase == "forward" and p.at), None)
     yield Finding(
         cause="per_example_loop",
@@ -36,15 +36,16 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
         upper_bound=upper,
         at=at or work.at,
         evidence=(
-            f"{ms(lost_s)} of a {ms(diagnosis.step_s)} step pass in a loop of {examples} rounds, "
+            f"{format_ms(lost_s)} of a {format_ms(diagnosis.step_s)} step pass in a loop of "
+            f"{examples} rounds, "
             f"one for each example of the batch, and in its gradient: {calls:.0f} small kernels"
         ),
         remedy="the same on all examples at once, masked where their lengths differ",
     )
 
 
-def _is_over(part: KernelPart, examples: int) -> bool:
+def _is_over(part: KernelGroup, examples: int) -> bool:
     """The condition of a loop is asked once more than there are rounds, and steps overlap."""
     recurrent = part.layer.startswith(_RECURRENT)
-    near = abs(part.rounds - examples) <= max(1.0, _OFF * examples)
-    return part.rounds > 1 and near and not recurrent
+    near = abs(part.loop_iterations - examples) <= max(1.0, _OFF * examples)
+    return part.loop_iterations > 1 and near and not recurrent

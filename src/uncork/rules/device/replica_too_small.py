@@ -7,7 +7,7 @@ from typing import Final
 
 from uncork.core.base.machine import Machine
 from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
-from uncork.rules.base.thresholds import surely_faster
+from uncork.rules.base.thresholds import is_surely_faster
 
 # Ratio of samples/s. Every larger batch is somewhat faster; this is what an overhead looks like.
 _OVERHEAD: Final = 1.5
@@ -16,10 +16,10 @@ _OVERHEAD: Final = 1.5
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     """At most one finding; the larger batch trains otherwise, so it is proposed, not tried."""
     del machine
-    larger, work = diagnosis.larger, diagnosis.workload
-    if larger is None or not surely_faster(larger.faster) or larger.faster.ratio < _OVERHEAD:
+    larger, work = diagnosis.larger_replica_batch, diagnosis.workload
+    if larger is None or not is_surely_faster(larger.speedup) or larger.speedup.ratio < _OVERHEAD:
         return
-    upper = diagnosis.with_step_faster(larger.faster.ratio)
+    upper = diagnosis.speedup_with_faster_step(larger.speedup.ratio)
     if upper < _OVERHEAD:
         return
     batches = [stage.at for stage in diagnosis.stages if stage.kind == "batch" and stage.at]
@@ -31,7 +31,8 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
         at=batches[-1] if batches else work.at,
         evidence=(
             f"a step of {work.replicas} replicas with {each} samples each is mostly overhead: with "
-            f"{larger.times} times as many it trains {larger.faster.ratio:.2g}x as many a second"
+            f"{larger.batch_multiplier} times as many it trains {larger.speedup.ratio:.2g}x as "
+            "many a second"
         ),
         remedy=(
             "a larger global batch, and the learning rate with it (another training: compare what "

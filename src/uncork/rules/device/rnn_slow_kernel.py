@@ -8,7 +8,7 @@ from typing import Final
 from uncork.core.base.machine import Machine
 from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.evidence.model import SlowLayer
-from uncork.rules.base.thresholds import WORTH, ms, surely_faster
+from uncork.rules.base.thresholds import MIN_FINDING_SPEEDUP, format_ms, is_surely_faster
 
 _OTHER: Final = ": the only one that cuDNN computes, and another model"
 _REMEDIES: Final = {
@@ -27,14 +27,14 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     """One finding for each line that makes such layers, where a copy without it ran faster."""
     del machine
     for slow in diagnosis.slow_layers:
-        if slow.argument in _REMEDIES and surely_faster(slow.without):
+        if slow.argument in _REMEDIES and is_surely_faster(slow.speedup_without_argument):
             yield from _finding(diagnosis, slow)
 
 
 def _finding(diagnosis: WorkloadDiagnosis, slow: SlowLayer) -> Iterator[Finding]:
-    share = diagnosis.kernels_of(slow)
-    upper = diagnosis.without_kernels(share * (1 - 1 / slow.without.ratio))
-    if upper < WORTH:
+    share = diagnosis.layer_kernel_share(slow)
+    upper = diagnosis.speedup_without_kernels(share * (1 - 1 / slow.speedup_without_argument.ratio))
+    if upper < MIN_FINDING_SPEEDUP:
         return
     yield Finding(
         cause="rnn_slow_kernel",
@@ -42,8 +42,9 @@ def _finding(diagnosis: WorkloadDiagnosis, slow: SlowLayer) -> Iterator[Finding]
         upper_bound=upper,
         at=slow.at or diagnosis.workload.at,
         evidence=(
-            f"{share:.0%} of the kernels of a {ms(diagnosis.step_s)} step "
-            f"are those of {slow.layer}; a copy of it ran {slow.without.ratio:.2f}x as fast "
+            f"{share:.0%} of the kernels of a {format_ms(diagnosis.step_s)} step "
+            f"are those of {slow.layer}; a copy of it ran "
+            f"{slow.speedup_without_argument.ratio:.2f}x as fast "
             f"without {slow.argument}"
         ),
         remedy=_REMEDIES[slow.argument],

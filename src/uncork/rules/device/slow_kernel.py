@@ -7,8 +7,8 @@ from typing import Final
 
 from uncork.core.base.machine import Machine
 from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
-from uncork.core.evidence.kernels import KernelPart
-from uncork.rules.base.thresholds import WORTH, ms
+from uncork.core.evidence.kernels import KernelGroup
+from uncork.rules.base.thresholds import MIN_FINDING_SPEEDUP, format_ms
 
 # Kind of kernel, what is wrong with it on a CPU, and what to do.
 _WALKS: Final = "walks along its axis on one core, number by number"
@@ -33,8 +33,8 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     known = ((("Cumsum",), _SUMS), (("Cumprod", "CumulativeLogsumexp"), _SCANS), ((), _GROUPED))
     for kinds, (why, remedy) in known:
         parts = [p for p in diagnosis.kernels if _is_one(p, kinds)]
-        upper = diagnosis.without_kernels(sum(p.share for p in parts))
-        if upper < WORTH:
+        upper = diagnosis.speedup_without_kernels(sum(p.share for p in parts))
+        if upper < MIN_FINDING_SPEEDUP:
             continue
         at = next((p.at for p in parts if p.phase == "forward" and p.at), parts[0].at)
         yield Finding(
@@ -43,14 +43,15 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
             upper_bound=upper,
             at=at or diagnosis.workload.at,
             evidence=(
-                f"{ms(diagnosis.step_s * (1 - 1 / upper))} of a {ms(diagnosis.step_s)} step: "
-                f"{parts[0].kernel} of {parts[0].layer or 'the step'} {why}"
+                f"{format_ms(diagnosis.step_s * (1 - 1 / upper))} of a "
+                f"{format_ms(diagnosis.step_s)} step: "
+                f"{parts[0].main_kernel} of {parts[0].layer or 'the step'} {why}"
             ),
             remedy=remedy,
         )
 
 
-def _is_one(part: KernelPart, kinds: tuple[str, ...]) -> bool:
+def _is_one(part: KernelGroup, kinds: tuple[str, ...]) -> bool:
     if kinds:
-        return part.kernel in kinds
-    return part.compiled_apart and "Conv" in part.layer
+        return part.main_kernel in kinds
+    return part.is_compiled_separately and "Conv" in part.layer

@@ -8,7 +8,7 @@ from typing import Final
 from uncork.core.base.machine import Machine
 from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.documents.workload import Workload
-from uncork.rules.base.thresholds import lost_to_host
+from uncork.rules.base.thresholds import host_findings
 
 # How it is told that the step has no function.
 _IN_LOOP: Final = "it stands in the loop itself"
@@ -22,12 +22,12 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     """At most one finding; its bound is what compiling the step, or its ops alone, would leave."""
     del machine
     work = diagnosis.workload
-    if not work.eager_step or work.called_in_loop:
+    if not work.is_eager_step or work.is_fit_in_loop:
         return
-    yield from lost_to_host(
+    yield from host_findings(
         diagnosis,
         "eager_step",
-        work.step_at or work.at,
+        work.step_setup_at or work.at,
         evidence=(
             "the step runs eagerly, op by op: {lost} of {step} are lost to Python between "
             "TensorFlow's ops and to their dispatch"
@@ -39,6 +39,8 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
 def _remedy(work: Workload) -> str:
     """With what was seen to stand in its way."""
     remedy = _REMEDIES[work.kind]
-    if work.not_traceable.startswith(_IN_LOOP):
+    if work.tf_function_refusal.startswith(_IN_LOOP):
         return "move tape, gradients and update into a function of their own, with @tf.function"
-    return f"{remedy}; before that: {work.not_traceable}" if work.not_traceable else remedy
+    return (
+        f"{remedy}; before that: {work.tf_function_refusal}" if work.tf_function_refusal else remedy
+    )

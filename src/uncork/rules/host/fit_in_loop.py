@@ -6,17 +6,22 @@ from collections.abc import Iterator
 
 from uncork.core.base.machine import Machine
 from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
-from uncork.rules.base.thresholds import WORTH, bound, lost_to_host, ms
+from uncork.rules.base.thresholds import (
+    MIN_FINDING_SPEEDUP,
+    format_ms,
+    host_findings,
+    speedup_bound,
+)
 
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     """At most one finding; its bound is what the same steps take without starting and ending."""
     del machine
     work = diagnosis.workload
-    if not work.called_in_loop:
+    if not work.is_fit_in_loop:
         yield from _answering(diagnosis)
         return
-    yield from lost_to_host(
+    yield from host_findings(
         diagnosis,
         "fit_in_loop",
         work.at,
@@ -30,12 +35,12 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
 
 def _answering(diagnosis: WorkloadDiagnosis) -> Iterator[Finding]:
     """Of a loop of the user's own, where its lines do not tell already that it evaluates."""
-    found = diagnosis.answering
+    found = diagnosis.evaluation_calls
     if found is None or any(line.work == "evaluation" for line in diagnosis.loop_lines):
         return
-    share = found.share * found.spared
-    upper = bound(1.0, 1.0 - share)
-    if upper < WORTH:
+    share = found.share * found.setup_share
+    upper = speedup_bound(1.0, 1.0 - share)
+    if upper < MIN_FINDING_SPEEDUP:
         return
     yield Finding(
         cause="fit_in_loop",
@@ -43,8 +48,10 @@ def _answering(diagnosis: WorkloadDiagnosis) -> Iterator[Finding]:
         upper_bound=upper,
         at=found.at or diagnosis.workload.at,
         evidence=(
-            f"Keras's predict or evaluate is called {found.calls:.2g} times a step, and makes a "
-            f"pipeline each time: {ms(share * diagnosis.step_s)} of {ms(diagnosis.step_s)} a step"
+            f"Keras's predict or evaluate is called {found.calls_per_step:.2g} times a step, and "
+            "makes a "
+            f"pipeline each time: {format_ms(share * diagnosis.step_s)} of "
+            f"{format_ms(diagnosis.step_s)} a step"
         ),
         remedy="predict_on_batch and test_on_batch, or a tf.function of your own",
     )

@@ -11,7 +11,7 @@ from typing import Final
 from uncork.core.base.machine import Machine
 from uncork.core.documents.diagnosis import Cause, Finding, WorkloadDiagnosis
 from uncork.core.evidence.loop import LoopLine, LoopWork
-from uncork.rules.base.thresholds import WORTH, bound, ms
+from uncork.rules.base.thresholds import MIN_FINDING_SPEEDUP, format_ms, speedup_bound
 
 _CAUSES: Final[dict[LoopWork, Cause]] = {
     "metrics": "metrics_every_step",
@@ -34,9 +34,9 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     del machine
     for cause in _REMEDIES:
         lines = [each for each in diagnosis.loop_lines if _cause_of(each) == cause]
-        share = diagnosis.resident * sum(each.share for each in lines)
-        upper = bound(1.0, 1.0 - share)
-        if upper >= WORTH:
+        share = diagnosis.resident_share * sum(each.share for each in lines)
+        upper = speedup_bound(1.0, 1.0 - share)
+        if upper >= MIN_FINDING_SPEEDUP:
             yield _finding(diagnosis, cause, lines, upper)
 
 
@@ -51,7 +51,8 @@ def _finding(
         upper_bound=upper,
         at=longest.function_at or longest.at,
         evidence=(
-            f"{ms((1 - 1 / upper) * diagnosis.step_s)} of a {ms(diagnosis.step_s)} step pass in "
+            f"{format_ms((1 - 1 / upper) * diagnosis.step_s)} of a {format_ms(diagnosis.step_s)} "
+            "step pass in "
             f"{where} of the loop, beside its step"
         ),
         remedy=_REMEDIES[cause],
@@ -60,4 +61,4 @@ def _finding(
 
 def _cause_of(line: LoopLine) -> Cause | None:
     """What to call it when a line takes long; None for the step itself."""
-    return "growing_state" if line.grows else _CAUSES.get(line.work)
+    return "growing_state" if line.is_accumulating else _CAUSES.get(line.work)

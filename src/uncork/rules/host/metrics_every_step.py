@@ -7,7 +7,12 @@ from typing import Final
 
 from uncork.core.base.machine import Machine
 from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
-from uncork.rules.base.thresholds import WORTH, ms, step_interval, surely_faster
+from uncork.rules.base.thresholds import (
+    MIN_FINDING_SPEEDUP,
+    format_ms,
+    is_surely_faster,
+    step_speedup_interval,
+)
 
 # Of what kernels of metrics take, so many times may be gained without them: what else they need,
 # and the copies of what they look at, is told as other kernels.
@@ -21,24 +26,25 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     happens to lie. So where the kernels of the step are known, theirs must explain half of it.
     """
     del machine
-    without, work = diagnosis.without_metrics, diagnosis.workload
-    if without is None or not surely_faster(without):
+    without, work = diagnosis.speedup_without_metrics, diagnosis.workload
+    if without is None or not is_surely_faster(without):
         return
-    upper = diagnosis.with_step_faster(without.ratio)
+    upper = diagnosis.speedup_with_faster_step(without.ratio)
     if diagnosis.kernels:
         seen = sum(part.share for part in diagnosis.kernels if part.phase == "metrics")
-        upper = min(upper, diagnosis.without_kernels(min(1.0, _EXPLAINED * seen)))
-    if upper < WORTH:
+        upper = min(upper, diagnosis.speedup_without_kernels(min(1.0, _EXPLAINED * seen)))
+    if upper < MIN_FINDING_SPEEDUP:
         return
     share = diagnosis.breakdown.get("step", 0.0)
     yield Finding(
         cause="metrics_every_step",
         share=min(share, 1 - 1 / upper),
         upper_bound=upper,
-        interval=step_interval(diagnosis, without),
-        at=work.step_at or work.at,
+        upper_bound_interval=step_speedup_interval(diagnosis, without),
+        at=work.step_setup_at or work.at,
         evidence=(
-            f"without the metrics of compile the step itself, {ms(share * diagnosis.step_s)}, ran "
+            "without the metrics of compile the step itself, "
+            f"{format_ms(share * diagnosis.step_s)}, ran "
             f"{without.ratio:.2f}x as fast"
         ),
         remedy=(

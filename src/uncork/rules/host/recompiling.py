@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from uncork.core.base.machine import Machine
-from uncork.core.costmodel.compile_time import compiling_of
+from uncork.core.costmodel.compile_time import estimate_compile_time
 from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
-from uncork.core.evidence.batches import NewShapes
-from uncork.core.evidence.loop import Remade
-from uncork.rules.base.thresholds import WORTH, bound, ms
+from uncork.core.evidence.batches import VaryingShapes
+from uncork.core.evidence.loop import RecreatedFunction
+from uncork.rules.base.thresholds import MIN_FINDING_SPEEDUP, format_ms, speedup_bound
 
 # Of Keras, and of a loop of one's own.
 _WITHOUT: Final = ("compile(..., jit_compile=False)", "@tf.function without jit_compile")
@@ -22,47 +22,49 @@ _WITHOUT: Final = ("compile(..., jit_compile=False)", "@tf.function without jit_
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     """At most one finding for each of the two."""
     del machine
-    if diagnosis.new_shapes is not None:
-        yield from _of_shapes(diagnosis, diagnosis.new_shapes)
-    if diagnosis.remade is not None:
-        yield from _of_epochs(diagnosis, diagnosis.remade)
+    if diagnosis.varying_shapes is not None:
+        yield from _of_shapes(diagnosis, diagnosis.varying_shapes)
+    if diagnosis.recreated_function is not None:
+        yield from _of_epochs(diagnosis, diagnosis.recreated_function)
 
 
-def _of_shapes(diagnosis: WorkloadDiagnosis, new: NewShapes) -> Iterator[Finding]:
+def _of_shapes(diagnosis: WorkloadDiagnosis, new: VaryingShapes) -> Iterator[Finding]:
     """With what compiling comes to over the whole training."""
-    work, anew = diagnosis.workload, compiling_of(diagnosis)
+    work, anew = diagnosis.workload, estimate_compile_time(diagnosis)
     if anew is None:
         return
     low, upper, high = (
-        bound(anew.steps_s + compile_s, anew.steps_s)
-        for compile_s in (anew.least_s, anew.likely_s, anew.most_s)
+        speedup_bound(anew.steps_s + compile_s, anew.steps_s)
+        for compile_s in (anew.min_compile_s, anew.expected_compile_s, anew.max_compile_s)
     )
-    if upper < WORTH:
+    if upper < MIN_FINDING_SPEEDUP:
         return
     yield Finding(
         cause="recompiling",
         share=1 - 1 / upper,
         upper_bound=upper,
-        interval=(low, high),
-        at=work.step_at or work.at,
+        upper_bound_interval=(low, high),
+        at=work.step_setup_at or work.at,
         evidence=(
-            f"{new.batches} batches have {new.shapes} different shapes; XLA compiles the step anew "
-            f"for each, which takes {ms(new.compile_s + new.trace_s)}, and a step takes "
-            f"{ms(anew.steps_s / (work.epochs * (work.steps_per_epoch or 1)))} without that"
+            f"{new.batch_count} batches have {new.shape_count} different shapes; XLA compiles the "
+            "step anew "
+            f"for each, which takes {format_ms(new.compile_s_per_shape + new.trace_s_per_shape)}, "
+            "and a step takes "
+            f"{format_ms(anew.steps_s / (work.epochs * (work.steps_per_epoch or 1)))} without that"
         ),
         remedy=f"pad batches to a few lengths, or {_WITHOUT[work.kind == 'custom_loop']}",
-        of="the training",
+        share_of="the training",
     )
 
 
-def _of_epochs(diagnosis: WorkloadDiagnosis, remade: Remade) -> Iterator[Finding]:
+def _of_epochs(diagnosis: WorkloadDiagnosis, remade: RecreatedFunction) -> Iterator[Finding]:
     """With what it takes beside an epoch; one function for all of them is traced once."""
     steps = diagnosis.workload.steps_per_epoch
     if not steps:
         return
     epoch_s = steps * diagnosis.step_s
-    upper = bound(epoch_s + remade.first_s, epoch_s)
-    if upper < WORTH:
+    upper = speedup_bound(epoch_s + remade.first_call_extra_s, epoch_s)
+    if upper < MIN_FINDING_SPEEDUP:
         return
     yield Finding(
         cause="recompiling",
@@ -71,8 +73,9 @@ def _of_epochs(diagnosis: WorkloadDiagnosis, remade: Remade) -> Iterator[Finding
         at=remade.at or diagnosis.workload.at,
         evidence=(
             f"a new function is made for each epoch: to trace and compile it takes "
-            f"{remade.first_s:.2g} s, and an epoch of {steps:,} steps takes {epoch_s:.2g} s"
+            f"{remade.first_call_extra_s:.2g} s, and an epoch of {steps:,} steps takes "
+            f"{epoch_s:.2g} s"
         ),
         remedy="define the tf.function once, outside the loop and the function that holds it",
-        of="an epoch",
+        share_of="an epoch",
     )

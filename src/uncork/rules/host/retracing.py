@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from uncork.core.base.machine import Machine
 from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
-from uncork.rules.base.thresholds import WORTH, bound, input_share, ms
+from uncork.rules.base.thresholds import MIN_FINDING_SPEEDUP, format_ms, input_share, speedup_bound
 
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
@@ -16,22 +16,28 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     step takes longer than on arguments that it knows. Keras's methods trace too, at their start.
     """
     del machine
-    found = diagnosis.answering
-    of_steps = diagnosis.tracing - (found.tracing if found else 0.0)
-    if bound(1.0, 1.0 - of_steps) < WORTH or diagnosis.workload.called_in_loop:
+    found = diagnosis.evaluation_calls
+    of_steps = diagnosis.tracing_share - (found.tracing_share if found else 0.0)
+    if (
+        speedup_bound(1.0, 1.0 - of_steps) < MIN_FINDING_SPEEDUP
+        or diagnosis.workload.is_fit_in_loop
+    ):
         return
-    share = max(diagnosis.retraced, _longer(diagnosis))
+    share = max(diagnosis.retracing_share, _longer(diagnosis))
     yield Finding(
         cause="retracing",
         share=share,
-        upper_bound=bound(1.0, 1.0 - share),
+        upper_bound=speedup_bound(1.0, 1.0 - share),
         at=diagnosis.workload.at,
         evidence=(
-            f"{ms(diagnosis.tracing * diagnosis.step_s)} of a {ms(diagnosis.step_s)} step pass "
+            f"{format_ms(diagnosis.tracing_share * diagnosis.step_s)} of a "
+            f"{format_ms(diagnosis.step_s)} step pass "
             "while TensorFlow traces functions that it has traced before, with other arguments; "
-            f"with what follows a trace, {ms(share * diagnosis.step_s)} are lost"
+            f"with what follows a trace, {format_ms(share * diagnosis.step_s)} are lost"
         ),
-        remedy=_remedy(() if diagnosis.workload.eager_step else diagnosis.workload.numbers),
+        remedy=_remedy(
+            () if diagnosis.workload.is_eager_step else diagnosis.workload.number_arguments
+        ),
     )
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from uncork.core.base.machine import Machine
 from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
-from uncork.rules.base.thresholds import WORTH
+from uncork.rules.base.thresholds import MIN_FINDING_SPEEDUP
 
 # Times as fast on batches from memory.
 _WAITING: Final = 1.5
@@ -23,22 +23,25 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     if found is None or not work.steps_per_epoch or consumer <= 0:
         return
     epoch_s = work.steps_per_epoch * diagnosis.step_s
-    takes_s, could_s = (s / found.every for s in (found.seconds, found.samples / consumer))
+    takes_s, could_s = (
+        s / found.every_epochs for s in (found.validation_s, found.sample_count / consumer)
+    )
     upper = (epoch_s + takes_s) / (epoch_s + min(takes_s, could_s))
-    if upper < WORTH:
+    if upper < MIN_FINDING_SPEEDUP:
         return
     share = takes_s / (epoch_s + takes_s)
-    waits = found.feed is not None and found.feed.resident >= _WAITING
+    waits = found.feed is not None and found.feed.resident_speedup >= _WAITING
     yield Finding(
         cause="validation_setup",
         share=share,
         upper_bound=upper,
         at=found.at or work.at,
         evidence=(
-            f"one validation takes {found.seconds:.2g} s, {share:.0%} of the time with an epoch of "
+            f"one validation takes {found.validation_s:.2g} s, {share:.0%} of the time with an "
+            "epoch of "
             f"{epoch_s:.2g} s; at the speed that the training step has it would take "
-            f"{found.samples / consumer:.2g} s"
+            f"{found.sample_count / consumer:.2g} s"
         ),
         remedy=_FEED if waits else _BATCHES,
-        of="an epoch and its validation",
+        share_of="an epoch and its validation",
     )

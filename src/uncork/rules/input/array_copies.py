@@ -9,11 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from uncork.core.base.machine import Machine
-from uncork.core.costmodel.attribution import costs_of
-from uncork.core.costmodel.step_cost import gain
+from uncork.core.costmodel.attribution import attribute_costs
+from uncork.core.costmodel.step_cost import predict_gain
 from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.evidence.stage import Stage
-from uncork.rules.base.thresholds import WORTH, bound, interval, ms, place, step_alone_s
+from uncork.rules.base.thresholds import (
+    MIN_FINDING_SPEEDUP,
+    format_ms,
+    resident_step_s,
+    speedup_bound,
+    speedup_interval,
+    stage_label,
+)
 
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
@@ -21,7 +28,7 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     for stage in diagnosis.stages:
         if stage.kind == "convert":
             yield from _into_tensors(diagnosis, stage)
-        elif stage.copied is not None:
+        elif stage.array_copy is not None:
             yield from _whole(diagnosis, stage, machine.cpus)
 
 
@@ -29,18 +36,19 @@ def _into_tensors(diagnosis: WorkloadDiagnosis, stage: Stage) -> Iterator[Findin
     """What a step is handed unchanged each time need be copied only once."""
     copy_s = stage.wall_s_per_element or 0.0
     # Copying and the step were timed apart: what is left is no less than the step by itself.
-    without_s = max(diagnosis.step_s - copy_s, step_alone_s(diagnosis))
-    upper = bound(diagnosis.step_s, without_s)
-    if upper >= WORTH:
+    without_s = max(diagnosis.step_s - copy_s, resident_step_s(diagnosis))
+    upper = speedup_bound(diagnosis.step_s, without_s)
+    if upper >= MIN_FINDING_SPEEDUP:
         yield Finding(
             cause="array_copies",
             share=1 - 1 / upper,
             upper_bound=upper,
-            interval=interval(diagnosis, "input", upper),
+            upper_bound_interval=speedup_interval(diagnosis, "input", upper),
             at=stage.at,
             evidence=(
                 f"the same {(stage.bytes_per_element or 0) / 1e6:,.0f} MB of NumPy arrays are "
-                f"copied into tensors at each call, in {ms(copy_s)} of {ms(diagnosis.step_s)}"
+                f"copied into tensors at each call, in {format_ms(copy_s)} of "
+                f"{format_ms(diagnosis.step_s)}"
             ),
             remedy=(
                 "tf.constant(array) once, before the loop, where nothing writes into it any more; "
@@ -51,23 +59,23 @@ def _into_tensors(diagnosis: WorkloadDiagnosis, stage: Stage) -> Iterator[Findin
 
 def _whole(diagnosis: WorkloadDiagnosis, stage: Stage, cpus: float) -> Iterator[Finding]:
     """What is computed on a whole array could be computed on the rows that a batch takes."""
-    copied = stage.copied
+    copied = stage.array_copy
     assert copied is not None
-    costs = costs_of(diagnosis, cpus)
-    spared = copied.share * (1 - copied.used_bytes / copied.made_bytes)
-    after = costs.spared([stage.index], 1 - spared)
-    upper = min(gain(costs, after), bound(diagnosis.step_s, after.step_s()))
-    if upper >= WORTH:
+    costs = attribute_costs(diagnosis, cpus)
+    spared = copied.share * (1 - copied.batch_bytes / copied.copied_bytes)
+    after = costs.with_stages_share([stage.index], 1 - spared)
+    upper = min(predict_gain(costs, after), speedup_bound(diagnosis.step_s, after.step_s()))
+    if upper >= MIN_FINDING_SPEEDUP:
         yield Finding(
             cause="array_copies",
             share=1 - 1 / upper,
             upper_bound=upper,
-            interval=interval(diagnosis, "input", upper),
+            upper_bound_interval=speedup_interval(diagnosis, "input", upper),
             at=copied.at,
             evidence=(
-                f"{place(stage)} fills {copied.made_bytes / 1e6:,.0f} MB for a batch of "
-                f"{copied.used_bytes / 1e6:.3g} MB, in {copied.share:.0%} of its "
-                f"{ms(stage.wall_s_per_element)} a call"
+                f"{stage_label(stage)} fills {copied.copied_bytes / 1e6:,.0f} MB for a batch of "
+                f"{copied.batch_bytes / 1e6:.3g} MB, in {copied.share:.0%} of its "
+                f"{format_ms(stage.wall_s_per_element)} a call"
             ),
             remedy="pick the rows first, then compute on them",
         )

@@ -9,32 +9,44 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from uncork.core.base.machine import Machine
-from uncork.core.costmodel.attribution import overlapped_s
+from uncork.core.costmodel.attribution import overlapped_step_s
 from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
-from uncork.rules.base.thresholds import WORTH, bound, input_share, interval, ms, place
+from uncork.rules.base.thresholds import (
+    MIN_FINDING_SPEEDUP,
+    format_ms,
+    input_share,
+    speedup_bound,
+    speedup_interval,
+    stage_label,
+)
 
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     """At most one finding; its bound is the longer of the two times instead of their sum."""
     stages = [s for s in diagnosis.stages if s.kind != "options"]
-    if diagnosis.workload.pipeline == "" or diagnosis.workload.default_rewrites or not stages:
+    if (
+        diagnosis.workload.pipeline_digest == ""
+        or diagnosis.workload.has_default_rewrites
+        or not stages
+    ):
         return
-    if stages[-1].kind == "prefetch" or input_share(diagnosis) <= 1 - 1 / WORTH:
+    if stages[-1].kind == "prefetch" or input_share(diagnosis) <= 1 - 1 / MIN_FINDING_SPEEDUP:
         return
-    overlapped = overlapped_s(diagnosis, machine.cpus)
-    upper = bound(diagnosis.step_s, overlapped)
-    if upper < WORTH:
+    overlapped = overlapped_step_s(diagnosis, machine.cpus)
+    upper = speedup_bound(diagnosis.step_s, overlapped)
+    if upper < MIN_FINDING_SPEEDUP:
         return
     yield Finding(
         cause="no_prefetch",
         share=min(input_share(diagnosis), 1 - 1 / upper),
         upper_bound=upper,
-        interval=interval(diagnosis, "input", upper),
+        upper_bound_interval=speedup_interval(diagnosis, "input", upper),
         at=stages[-1].at,
         evidence=(
-            f"the pipeline ends in {place(stages[-1])} and its options turn TensorFlow's own "
-            f"prefetch off: a step of {ms(diagnosis.step_s)} waits for its batch; side by side "
-            f"they would take {ms(overlapped)}"
+            f"the pipeline ends in {stage_label(stages[-1])} and its options turn TensorFlow's own "
+            f"prefetch off: a step of {format_ms(diagnosis.step_s)} waits for its batch; side by "
+            "side "
+            f"they would take {format_ms(overlapped)}"
         ),
         remedy="end it in prefetch(tf.data.AUTOTUNE)",
     )

@@ -6,10 +6,22 @@ from collections.abc import Collection, Iterator
 from typing import Final
 
 from uncork.core.base.machine import Machine
-from uncork.core.costmodel.attribution import costs_of
-from uncork.core.costmodel.step_cost import StepCosts, gain, worth_inlining, worth_vectorizing
+from uncork.core.costmodel.attribution import attribute_costs
+from uncork.core.costmodel.step_cost import (
+    StepCosts,
+    predict_gain,
+    stages_worth_inlining,
+    stages_worth_vectorizing,
+)
 from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
-from uncork.rules.base.thresholds import WORTH, bound, input_share, interval, ms, place
+from uncork.rules.base.thresholds import (
+    MIN_FINDING_SPEEDUP,
+    format_ms,
+    input_share,
+    speedup_bound,
+    speedup_interval,
+    stage_label,
+)
 
 # Evidence and remedy.
 _AT_ONCE: Final = (
@@ -36,9 +48,9 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     Or, where that saves more or none can stand there, the one that would be spared most in the
     thread that asks for its elements, instead of another one that is woken for each.
     """
-    costs = costs_of(diagnosis, machine.cpus)
-    stacked, inline = worth_vectorizing(costs), worth_inlining(costs)
-    at_once, here = costs.vectorized(stacked), costs.inlined(inline)
+    costs = attribute_costs(diagnosis, machine.cpus)
+    stacked, inline = stages_worth_vectorizing(costs), stages_worth_inlining(costs)
+    at_once, here = costs.with_vectorized_stages(stacked), costs.with_inlined_stages(inline)
     if at_once.step_s() <= here.step_s():
         yield from _told(diagnosis, costs, at_once, stacked, _AT_ONCE)
     else:
@@ -52,26 +64,29 @@ def _told(
     chosen: Collection[int],
     told: tuple[str, str],
 ) -> Iterator[Finding]:
-    upper = bound(diagnosis.step_s, spared.step_s())
-    if min(gain(costs, spared), upper) < WORTH or input_share(diagnosis) <= 1 - 1 / WORTH:
+    upper = speedup_bound(diagnosis.step_s, spared.step_s())
+    if (
+        min(predict_gain(costs, spared), upper) < MIN_FINDING_SPEEDUP
+        or input_share(diagnosis) <= 1 - 1 / MIN_FINDING_SPEEDUP
+    ):
         return
     pairs = [(diagnosis.stages[i], spared.stages[i]) for i in chosen]
     stage, cheaper = max(
         pairs, key=lambda pair: (pair[0].cpu_s_per_step or 0.0) - (pair[1].cpu_s_per_step or 0.0)
     )
-    behind = stage.vectorized.behind if stage.vectorized else ()
+    behind = stage.vectorized_cost.unbatched_ops if stage.vectorized_cost else ()
     evidence, remedy = _IN_PART if behind and told is _AT_ONCE else told
     yield Finding(
         cause="per_element_work",
         share=min(input_share(diagnosis), 1 - 1 / upper),
         upper_bound=upper,
-        interval=interval(diagnosis, "input", upper),
+        upper_bound_interval=speedup_interval(diagnosis, "input", upper),
         at=stage.at,
         evidence=evidence.format(
-            map=place(stage),
+            map=stage_label(stage),
             behind=" and ".join(behind),
-            now=ms(stage.cpu_s_per_step),
-            then=ms(cheaper.cpu_s_per_step),
+            now=format_ms(stage.cpu_s_per_step),
+            then=format_ms(cheaper.cpu_s_per_step),
         ),
         remedy=remedy,
     )

@@ -6,12 +6,19 @@ from collections.abc import Iterator
 from typing import Final
 
 from uncork.core.base.machine import Machine
-from uncork.core.costmodel.attribution import costs_of
-from uncork.core.costmodel.step_cost import gain
+from uncork.core.costmodel.attribution import attribute_costs
+from uncork.core.costmodel.step_cost import predict_gain
 from uncork.core.documents.diagnosis import Cause, Finding, WorkloadDiagnosis
 from uncork.core.evidence.stage import BATCH_LOADERS, Stage
-from uncork.rules.base.thresholds import WORTH, bound, input_share, interval, ms, place
-from uncork.rules.input.cache import MEMORY_SHARE
+from uncork.rules.base.thresholds import (
+    MIN_FINDING_SPEEDUP,
+    format_ms,
+    input_share,
+    speedup_bound,
+    speedup_interval,
+    stage_label,
+)
+from uncork.rules.input.cache import MAX_MEMORY_SHARE
 
 _OPS: Final = "write the function with TensorFlow's ops"
 _LOCKED: Final = "; more parallel calls do not help"
@@ -41,20 +48,20 @@ _SOON: Final = 0.7
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     """One finding for the Python stage that holds the step up."""
-    loaders = [s for s in diagnosis.stages if s.python]
+    loaders = [s for s in diagnosis.stages if s.has_python_code]
     if not loaders:
         return
     slowest = max(loaders, key=lambda s: (s.wall_s_per_element or 0) * (s.elements_per_step or 1))
     wall_s = (slowest.wall_s_per_element or 0.0) * (slowest.elements_per_step or 1.0)
-    upper = bound(diagnosis.step_s, diagnosis.step_s * (1 - input_share(diagnosis)))
+    upper = speedup_bound(diagnosis.step_s, diagnosis.step_s * (1 - input_share(diagnosis)))
     if slowest.kind == "loop":  # it runs while nothing else does: no more than that can be won
-        found = diagnosis.answering
+        found = diagnosis.evaluation_calls
         wall_s -= found.share * diagnosis.step_s if found else 0.0  # that is Keras's own
-        upper = min(upper, bound(diagnosis.step_s, diagnosis.step_s - wall_s))
+        upper = min(upper, speedup_bound(diagnosis.step_s, diagnosis.step_s - wall_s))
     elif slowest.kind not in BATCH_LOADERS:  # other stages may be as slow
-        costs = costs_of(diagnosis, machine.cpus)
-        upper = min(upper, gain(costs, costs.without([slowest.index])))
-    if upper < WORTH or wall_s < (1 - 1 / WORTH) * diagnosis.step_s:
+        costs = attribute_costs(diagnosis, machine.cpus)
+        upper = min(upper, predict_gain(costs, costs.without_stages([slowest.index])))
+    if upper < MIN_FINDING_SPEEDUP or wall_s < (1 - 1 / MIN_FINDING_SPEEDUP) * diagnosis.step_s:
         return
     if _labels_s(diagnosis, slowest) > wall_s / 2:
         return  # what takes the time is not Python, but zeros
@@ -65,12 +72,12 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
         cause=cause,
         share=min(input_share(diagnosis), 1 - 1 / upper),
         upper_bound=upper,
-        interval=interval(diagnosis, "input", upper),
-        at=slowest.python_at or slowest.at,
+        upper_bound_interval=speedup_interval(diagnosis, "input", upper),
+        at=slowest.python_code_at or slowest.at,
         evidence=(
-            f"{place(slowest)} runs Python for {ms(wall_s)} a step"
+            f"{stage_label(slowest)} runs Python for {format_ms(wall_s)} a step"
             f"{serially if slowest.parallelism in (None, 1) else ''}; a step takes "
-            f"{ms(diagnosis.step_s)}"
+            f"{format_ms(diagnosis.step_s)}"
         ),
         remedy=_in_ops(slowest, kept) if cause == "py_function" else _remedy(slowest, kept),
     )
@@ -78,23 +85,23 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
 
 def _may_keep(diagnosis: WorkloadDiagnosis, stage: Stage) -> bool:
     """It makes the same again, which is read again, and there is memory for it."""
-    if stage.keepable is None or diagnosis.workload.passes < 2:
+    if stage.memoization is None or diagnosis.workload.min_passes < 2:
         return False
-    return stage.keepable.bytes <= MEMORY_SHARE * diagnosis.memory_available_bytes
+    return stage.memoization.total_bytes <= MAX_MEMORY_SHARE * diagnosis.memory_available_bytes
 
 
 def _in_ops(stage: Stage, kept: bool) -> str:
     """What was seen of the function in threads, where it could be tried."""
     if kept:
         return _AGAIN
-    alone, together = stage.wall_s_per_element, stage.threads_wall_s_per_element
+    alone, together = stage.wall_s_per_element, stage.threaded_wall_s_per_element
     if alone is None or together is None:
         return _OPS
     if together > (1 - _HELP) * alone or stage.parallelism != 1:
         return _OPS + _LOCKED
     return (
         f"map(..., num_parallel_calls=tf.data.AUTOTUNE): a thread on each core made an element in "
-        f"{ms(together)} instead of {ms(alone)}; or {_OPS}"
+        f"{format_ms(together)} instead of {format_ms(alone)}; or {_OPS}"
     )
 
 
@@ -105,35 +112,39 @@ def _remedy(loader: Stage, kept: bool) -> str:
         return _WHOLE[loader.kind]
     if loader.kind == "from_generator" and kept:
         return _KEEP
-    if loader.chunked is not None and loader.chunked.wall_s_per_element < _SOON * wall_s:
+    if loader.chunked_cost is not None and loader.chunked_cost.wall_s_per_element < _SOON * wall_s:
         return (
-            f"{_CHUNKS}: handed over one by one an element takes {ms(wall_s)}, and "
-            f"{ms(loader.chunked.wall_s_per_element)} among {loader.chunked.elements}"
+            f"{_CHUNKS}: handed over one by one an element takes {format_ms(wall_s)}, and "
+            f"{format_ms(loader.chunked_cost.wall_s_per_element)} among "
+            f"{loader.chunked_cost.max_elements}"
         )
     return _with_workers(loader)
 
 
 def _with_workers(loader: Stage) -> str:
-    alone, together = loader.wall_s_per_element, loader.threads_wall_s_per_element
+    alone, together = loader.wall_s_per_element, loader.threaded_wall_s_per_element
     if alone is None or together is None:
         return _ANY
-    apart = loader.processes_wall_s_per_element
+    apart = loader.multiprocess_wall_s_per_element
     if apart is not None and apart < (1 - _HELP) * min(alone, together):
-        seeds = ", and seed what it draws from in each: they begin alike" if loader.random else ""
+        seeds = (
+            ", and seed what it draws from in each: they begin alike" if loader.is_random else ""
+        )
         return (
             f"give it processes: super().__init__(workers=N, use_multiprocessing=True){seeds}; one "
-            f"on each core made a batch in {ms(apart)} instead of {ms(alone)}, threads in "
-            f"{ms(together)}"
+            f"on each core made a batch in {format_ms(apart)} instead of {format_ms(alone)}, "
+            "threads in "
+            f"{format_ms(together)}"
         )
     if together > (1 - _HELP) * alone:
         return _QUEUE
     return (
         f"give it workers: super().__init__(workers=N); a thread on each core made a batch in "
-        f"{ms(together)} instead of {ms(alone)}"
+        f"{format_ms(together)} instead of {format_ms(alone)}"
     )
 
 
 def _labels_s(diagnosis: WorkloadDiagnosis, loader: Stage) -> float:
     """Of a call of the loader, what filling one-hot labels takes."""
     by_batch = loader.kind in BATCH_LOADERS
-    return diagnosis.one_hot.made_s if diagnosis.one_hot and by_batch else 0.0
+    return diagnosis.one_hot_labels.creation_s if diagnosis.one_hot_labels and by_batch else 0.0

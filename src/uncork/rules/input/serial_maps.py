@@ -13,11 +13,18 @@ from collections.abc import Iterator
 from typing import Final
 
 from uncork.core.base.machine import Machine
-from uncork.core.costmodel.attribution import costs_of
-from uncork.core.costmodel.step_cost import gain
+from uncork.core.costmodel.attribution import attribute_costs
+from uncork.core.costmodel.step_cost import predict_gain
 from uncork.core.documents.diagnosis import Cause, Finding, WorkloadDiagnosis
 from uncork.core.evidence.stage import Stage
-from uncork.rules.base.thresholds import WORTH, bound, input_share, interval, ms, place
+from uncork.rules.base.thresholds import (
+    MIN_FINDING_SPEEDUP,
+    format_ms,
+    input_share,
+    speedup_bound,
+    speedup_interval,
+    stage_label,
+)
 
 _OF_FILES: Final = frozenset({"tfrecord", "text_line", "fixed_length_record"})
 _REMEDIES: dict[Cause, str] = {
@@ -30,22 +37,22 @@ _REMEDIES: dict[Cause, str] = {
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     """One finding for each serial map that holds the step up."""
-    costs = costs_of(diagnosis, machine.cpus)
+    costs = attribute_costs(diagnosis, machine.cpus)
     for stage in diagnosis.stages:
-        serial_map = stage.kind == "map" and stage.parallelism == 1 and not stage.python
-        if not serial_map and stage.readers is None:
+        serial_map = stage.kind == "map" and stage.parallelism == 1 and not stage.has_python_code
+        if not serial_map and stage.max_readers is None:
             continue
-        parallel = costs.parallel(stage.index)
+        parallel = costs.with_parallel_stage(stage.index)
         # What the model leaves unexplained of a step is not this map's fault.
-        if gain(costs, parallel) < WORTH:
+        if predict_gain(costs, parallel) < MIN_FINDING_SPEEDUP:
             continue
-        upper = bound(diagnosis.step_s, parallel.step_s())
-        if upper >= WORTH and input_share(diagnosis) > 1 - 1 / WORTH:
+        upper = speedup_bound(diagnosis.step_s, parallel.step_s())
+        if upper >= MIN_FINDING_SPEEDUP and input_share(diagnosis) > 1 - 1 / MIN_FINDING_SPEEDUP:
             yield _finding(diagnosis, stage, upper)
 
 
 def _finding(diagnosis: WorkloadDiagnosis, stage: Stage, upper: float) -> Finding:
-    draws = stage.random and stage.kind == "map"
+    draws = stage.is_random and stage.kind == "map"
     cause: Cause = "stateful_serial_map" if draws else "serial_map"
     wall_s = (stage.wall_s_per_element or 0.0) * (stage.elements_per_step or 0.0)
     why = "draws or keeps state, so TensorFlow runs it" if draws else "runs"
@@ -53,21 +60,23 @@ def _finding(diagnosis: WorkloadDiagnosis, stage: Stage, upper: float) -> Findin
         cause=cause,
         share=min(input_share(diagnosis), wall_s / diagnosis.step_s),
         upper_bound=upper,
-        interval=interval(diagnosis, "input", upper),
+        upper_bound_interval=speedup_interval(diagnosis, "input", upper),
         at=stage.at,
         evidence=(
-            f"{place(stage)} {why} one element at a time: {ms(wall_s)} of work for each step of "
-            f"{ms(diagnosis.step_s)}, on one thread"
+            f"{stage_label(stage)} {why} one element at a time: {format_ms(wall_s)} of work for "
+            "each step of "
+            f"{format_ms(diagnosis.step_s)}, on one thread"
         ),
-        remedy=_side_by_side(stage) if stage.readers else _REMEDIES[cause],
+        remedy=_side_by_side(stage) if stage.max_readers else _REMEDIES[cause],
     )
 
 
 def _side_by_side(stage: Stage) -> str:
     """With the number of inputs that it has open: a parallel one would choose another by itself."""
-    if stage.of_one is None:
+    if stage.max_input_elements is None:
         return (
-            f"interleave(..., cycle_length={stage.readers}, num_parallel_calls=tf.data.AUTOTUNE, "
+            f"interleave(..., cycle_length={stage.max_readers}, "
+            "num_parallel_calls=tf.data.AUTOTUNE, "
             "deterministic=True)"
         )
     if stage.kind not in _OF_FILES:

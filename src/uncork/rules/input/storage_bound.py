@@ -10,38 +10,46 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from uncork.core.base.machine import Machine
-from uncork.core.costmodel.attribution import costs_of
-from uncork.core.costmodel.step_cost import gain
+from uncork.core.costmodel.attribution import attribute_costs
+from uncork.core.costmodel.step_cost import predict_gain
 from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
-from uncork.rules.base.thresholds import WORTH, bound, input_share, interval, ms, place
+from uncork.rules.base.thresholds import (
+    MIN_FINDING_SPEEDUP,
+    format_ms,
+    input_share,
+    speedup_bound,
+    speedup_interval,
+    stage_label,
+)
 
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     """One for what every epoch reads from the disk, one for each map that opens many files."""
     yield from _from_disk(diagnosis)
-    if input_share(diagnosis) <= 1 - 1 / WORTH:
+    if input_share(diagnosis) <= 1 - 1 / MIN_FINDING_SPEEDUP:
         return
-    costs = costs_of(diagnosis, machine.cpus)
+    costs = attribute_costs(diagnosis, machine.cpus)
     for stage in diagnosis.stages:
-        reading, cost_s = stage.reading, stage.cpu_s_per_element
+        reading, cost_s = stage.file_reads, stage.cpu_s_per_element
         if reading is None or not cost_s or not stage.elements_per_step:
             continue
         # What is left: one file in place of all.
-        spared = reading.cpu_s_per_element * (1 - 1 / reading.files)
-        together = costs.spared([stage.index], 1 - spared / cost_s)
-        upper = bound(diagnosis.step_s, together.step_s())
-        if min(gain(costs, together), upper) < WORTH:
+        spared = reading.cpu_s_per_element * (1 - 1 / reading.files_per_element)
+        together = costs.with_stages_share([stage.index], 1 - spared / cost_s)
+        upper = speedup_bound(diagnosis.step_s, together.step_s())
+        if min(predict_gain(costs, together), upper) < MIN_FINDING_SPEEDUP:
             continue
         read_s = reading.cpu_s_per_element * stage.elements_per_step
         yield Finding(
             cause="storage_bound",
             share=min(input_share(diagnosis), 1 - 1 / upper),
             upper_bound=upper,
-            interval=interval(diagnosis, "input", upper),
+            upper_bound_interval=speedup_interval(diagnosis, "input", upper),
             at=stage.at,
             evidence=(
-                f"{place(stage)} opens {reading.files:,} files for each element: {ms(read_s)} of "
-                f"{ms(stage.cpu_s_per_step)} of CPU a step pass until they are read"
+                f"{stage_label(stage)} opens {reading.files_per_element:,} files for each "
+                f"element: {format_ms(read_s)} of "
+                f"{format_ms(stage.cpu_s_per_step)} of CPU a step pass until they are read"
             ),
             remedy="pack what belongs together into TFRecord files, some 100 MB each",
         )
@@ -49,24 +57,24 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
 
 def _from_disk(diagnosis: WorkloadDiagnosis) -> Iterator[Finding]:
     """The disk is slower than the training step; what was measured may have come from memory."""
-    files, disk = diagnosis.from_disk, diagnosis.ceilings.get("disk", 0.0)
+    files, disk = diagnosis.cold_files, diagnosis.ceilings.get("disk", 0.0)
     consumer = diagnosis.ceilings.get("consumer", 0.0)
-    if files is None or not disk or files.bytes <= diagnosis.memory_available_bytes:
+    if files is None or not disk or files.total_bytes <= diagnosis.memory_available_bytes:
         return
     reached = min(disk, diagnosis.measurement.samples_per_s)
     upper = consumer / reached
-    if upper < WORTH or disk > reached * WORTH:
+    if upper < MIN_FINDING_SPEEDUP or disk > reached * MIN_FINDING_SPEEDUP:
         return
-    at = next((s.at for s in diagnosis.stages if s.file_bytes == files.bytes), None)
+    at = next((s.at for s in diagnosis.stages if s.file_bytes == files.total_bytes), None)
     yield Finding(
         cause="storage_bound",
         share=1 - 1 / upper,
         upper_bound=upper,
         at=at,
         evidence=(
-            f"{files.bytes / 1e9:,.0f} GB of files have no room in the "
+            f"{files.total_bytes / 1e9:,.0f} GB of files have no room in the "
             f"{diagnosis.memory_available_bytes / 1e9:,.0f} GB of memory that are free, so each "
-            f"epoch reads them from the disk: {files.bytes_per_s / 1e6:,.0f} MB/s were seen, "
+            f"epoch reads them from the disk: {files.read_bytes_per_s / 1e6:,.0f} MB/s were seen, "
             f"{disk:,.0f} samples/s at most"
         ),
         remedy=(

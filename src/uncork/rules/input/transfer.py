@@ -6,11 +6,16 @@ from collections.abc import Iterator
 from typing import Final
 
 from uncork.core.base.machine import Machine
-from uncork.core.costmodel.transfer_time import Sparing, gain_by, rows_of, sparing
+from uncork.core.costmodel.transfer_time import (
+    TransferSaving,
+    find_array_offload,
+    find_transfer_saving,
+    predict_transfer_gain,
+)
 from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.evidence.model import Transfer
 from uncork.core.evidence.stage import Stage
-from uncork.rules.base.thresholds import WORTH, bound, ms
+from uncork.rules.base.thresholds import MIN_FINDING_SPEEDUP, format_ms, speedup_bound
 
 _BYTES: Final = "send whole numbers of a byte, and make floats of them in the model (Rescaling)"
 _IN_STEP: Final = (
@@ -34,12 +39,12 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     transfer = diagnosis.transfer
     if transfer is None:
         return
-    spared = sparing(transfer, diagnosis.stages)
-    upper = _upper(diagnosis, transfer, spared or Sparing(share=1.0), machine.cpus)
-    if upper < WORTH:
+    spared = find_transfer_saving(transfer, diagnosis.stages)
+    upper = _upper(diagnosis, transfer, spared or TransferSaving(share=1.0), machine.cpus)
+    if upper < MIN_FINDING_SPEEDUP:
         return
-    source = next((s for s in diagnosis.stages if s.in_step and s.kind != "map"), None)
-    by = spared.by if spared else source
+    source = next((s for s in diagnosis.stages if s.step_offload and s.kind != "map"), None)
+    by = spared.widening_map if spared else source
     least = f"; as bytes {_least(transfer, spared) / 1e6:,.1f} MB" if spared else ""
     yield Finding(
         cause="transfer",
@@ -47,34 +52,36 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
         upper_bound=upper,
         at=(by.at if by else None) or diagnosis.workload.at,
         evidence=(
-            f"{transfer.bytes / 1e6:,.1f} MB a step, sent to {transfer.device} in "
-            f"{ms(transfer.wall_s)} of {ms(diagnosis.step_s)}{least}"
+            f"{transfer.batch_bytes / 1e6:,.1f} MB a step, sent to {transfer.device} in "
+            f"{format_ms(transfer.wall_s)} of {format_ms(diagnosis.step_s)}{least}"
         ),
         remedy=_remedy(diagnosis, by, narrow=spared is None),
     )
 
 
-def _upper(diagnosis: WorkloadDiagnosis, transfer: Transfer, spared: Sparing, cpus: float) -> float:
+def _upper(
+    diagnosis: WorkloadDiagnosis, transfer: Transfer, spared: TransferSaving, cpus: float
+) -> float:
     """The gain of sending less, and of making no floats here: the device has them made at once."""
     if _is_loop(diagnosis):  # nothing else runs meanwhile
-        return bound(diagnosis.step_s, diagnosis.step_s - spared.share * transfer.wall_s)
-    return gain_by(diagnosis, transfer, spared, cpus)
+        return speedup_bound(diagnosis.step_s, diagnosis.step_s - spared.share * transfer.wall_s)
+    return predict_transfer_gain(diagnosis, transfer, spared, cpus)
 
 
-def _least(transfer: Transfer, spared: Sparing) -> float:
-    return transfer.bytes * (1 - spared.share)
+def _least(transfer: Transfer, spared: TransferSaving) -> float:
+    return transfer.batch_bytes * (1 - spared.share)
 
 
 def _remedy(diagnosis: WorkloadDiagnosis, by: Stage | None, *, narrow: bool) -> str:
     in_fit = diagnosis.workload.kind == "fit"
     if narrow:
-        return _ROWS_ONCE if in_fit and rows_of(diagnosis) is not None else _ONCE
-    if by is None or by.in_step is None:
+        return _ROWS_ONCE if in_fit and find_array_offload(diagnosis) is not None else _ONCE
+    if by is None or by.step_offload is None:
         return _BYTES
     if in_fit:
         return _IN_STEP
     # A loop whose step is one compiled function.
-    return _FOR_LOOP if diagnosis.workload.step_code else _BYTES
+    return _FOR_LOOP if diagnosis.workload.step_code_digest else _BYTES
 
 
 def _is_loop(diagnosis: WorkloadDiagnosis) -> bool:

@@ -9,12 +9,19 @@ from collections.abc import Iterator
 from typing import Final
 
 from uncork.core.base.machine import Machine
-from uncork.core.costmodel.attribution import costs_of
-from uncork.core.costmodel.stage_cost import spared_s
-from uncork.core.costmodel.step_cost import StepCosts, gain, passing
+from uncork.core.costmodel.attribution import attribute_costs
+from uncork.core.costmodel.stage_cost import unused_outputs_cpu_s
+from uncork.core.costmodel.step_cost import StepCosts, pass_rate, predict_gain
 from uncork.core.documents.diagnosis import Cause, Finding, WorkloadDiagnosis
-from uncork.core.evidence.stage_graph import cropping_maps, neighbours
-from uncork.rules.base.thresholds import WORTH, bound, input_share, interval, ms, place
+from uncork.core.evidence.stage_graph import consecutive_stages, find_cropping_maps
+from uncork.rules.base.thresholds import (
+    MIN_FINDING_SPEEDUP,
+    format_ms,
+    input_share,
+    speedup_bound,
+    speedup_interval,
+    stage_label,
+)
 
 _EARLY_FILTER: Final = "drop elements before the expensive maps, as soon as what decides is known"
 _EARLY_SHARD: Final = (
@@ -27,9 +34,9 @@ _SHARE: Final = 0.5
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     """One finding for each stage that drops what was expensive, ignores it, or makes it again."""
-    if input_share(diagnosis) <= 1 - 1 / WORTH:
+    if input_share(diagnosis) <= 1 - 1 / MIN_FINDING_SPEEDUP:
         return
-    costs = costs_of(diagnosis, machine.cpus)
+    costs = attribute_costs(diagnosis, machine.cpus)
     yield from _dropped(diagnosis, costs)
     yield from _ignored(diagnosis, costs)
     yield from _cropped(diagnosis, costs)
@@ -37,16 +44,17 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
 
 
 def _dropped(diagnosis: WorkloadDiagnosis, costs: StepCosts) -> Iterator[Finding]:
-    for below, stage in neighbours(diagnosis.stages):
-        kept = passing(below, stage)
+    for below, stage in consecutive_stages(diagnosis.stages):
+        kept = pass_rate(below, stage)
         if kept is not None:
-            sharded = stage.by_number and kept <= _SHARE
+            sharded = stage.is_index_based and kept <= _SHARE
             yield from _finding(
                 diagnosis,
                 costs,
-                costs.fewer(stage.index, kept),
+                costs.with_upstream_share(stage.index, kept),
                 stage.at,
-                f"{place(stage)} keeps {kept:.0%} of its elements; what was done for the others",
+                f"{stage_label(stage)} keeps {kept:.0%} of its elements; what was done for the "
+                "others",
                 _EARLY_SHARD if sharded else _EARLY_FILTER,
                 cause="unsharded_input" if sharded else "wasted_work",
             )
@@ -54,17 +62,21 @@ def _dropped(diagnosis: WorkloadDiagnosis, costs: StepCosts) -> Iterator[Finding
 
 def _ignored(diagnosis: WorkloadDiagnosis, costs: StepCosts) -> Iterator[Finding]:
     """The one that wastes most: branches may ignore the same work, each for itself."""
-    picking = [stage for stage in diagnosis.stages if stage.ignores]
+    picking = [stage for stage in diagnosis.stages if stage.unused_output_maps]
     if not picking:
         return
-    stage = max(picking, key=lambda each: gain(costs, costs.needed(each.ignores)))
-    maker = max((diagnosis.stages[i] for i in stage.ignores), key=spared_s)
+    stage = max(
+        picking,
+        key=lambda each: predict_gain(costs, costs.without_unused_outputs(each.unused_output_maps)),
+    )
+    maker = max((diagnosis.stages[i] for i in stage.unused_output_maps), key=unused_outputs_cpu_s)
     yield from _finding(
         diagnosis,
         costs,
-        costs.needed(stage.ignores),
+        costs.without_unused_outputs(stage.unused_output_maps),
         maker.at,
-        f"{place(maker)} makes more than {place(stage)} looks at; what is made for nothing",
+        f"{stage_label(maker)} makes more than {stage_label(stage)} looks at; what is made for "
+        "nothing",
         "make in the map only what is used, or give the loader a switch for the rest",
     )
 
@@ -72,14 +84,15 @@ def _ignored(diagnosis: WorkloadDiagnosis, costs: StepCosts) -> Iterator[Finding
 def _cropped(diagnosis: WorkloadDiagnosis, costs: StepCosts) -> Iterator[Finding]:
     for stage in diagnosis.stages:
         if stage.cropped_cpu_s_per_element is not None:
-            decoding = cropping_maps(diagnosis.stages, stage.index)[0]
-            crops = "it" if decoding is stage else place(stage)
+            decoding = find_cropping_maps(diagnosis.stages, stage.index)[0]
+            crops = "it" if decoding is stage else stage_label(stage)
             yield from _finding(
                 diagnosis,
                 costs,
-                costs.cropped(stage.index),
+                costs.with_partial_decode(stage.index),
                 decoding.at,
-                f"{place(decoding)} decodes its images whole, and {crops} crops them; what is "
+                f"{stage_label(decoding)} decodes its images whole, and {crops} crops them; what "
+                "is "
                 "decoded for nothing",
                 "tf.image.decode_and_crop_jpeg, with the image's shape from "
                 "tf.image.extract_jpeg_shape",
@@ -88,13 +101,14 @@ def _cropped(diagnosis: WorkloadDiagnosis, costs: StepCosts) -> Iterator[Finding
 
 def _repeated(diagnosis: WorkloadDiagnosis, costs: StepCosts) -> Iterator[Finding]:
     for stage in diagnosis.stages:
-        if stage.repeated is not None:
+        if stage.repeated_work is not None:
             yield from _finding(
                 diagnosis,
                 costs,
-                costs.once(stage.index),
-                stage.repeated.at or stage.at,
-                f"{stage.repeated.times} branches of this {stage.kind} make the same elements, "
+                costs.without_repeated_work(stage.index),
+                stage.repeated_work.at or stage.at,
+                f"{stage.repeated_work.repetitions} branches of this {stage.kind} make the same "
+                "elements, "
                 "each for itself; what all but one of them do",
                 "make each element once, in one map that returns all parts",
             )
@@ -109,15 +123,15 @@ def _finding(
     remedy: str,
     cause: Cause = "wasted_work",
 ) -> Iterator[Finding]:
-    upper = bound(diagnosis.step_s, spared.step_s())
-    if gain(costs, spared) < WORTH or upper < WORTH:
+    upper = speedup_bound(diagnosis.step_s, spared.step_s())
+    if predict_gain(costs, spared) < MIN_FINDING_SPEEDUP or upper < MIN_FINDING_SPEEDUP:
         return
     yield Finding(
         cause=cause,
         share=min(input_share(diagnosis), 1 - 1 / upper),
         upper_bound=upper,
-        interval=interval(diagnosis, "input", upper),
+        upper_bound_interval=speedup_interval(diagnosis, "input", upper),
         at=at,
-        evidence=f"{what} takes {ms(costs.cpu_s() - spared.cpu_s())} of CPU a step",
+        evidence=f"{what} takes {format_ms(costs.cpu_s() - spared.cpu_s())} of CPU a step",
         remedy=remedy,
     )

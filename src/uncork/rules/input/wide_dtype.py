@@ -10,10 +10,18 @@ from collections.abc import Iterator
 from typing import Final
 
 from uncork.core.base.machine import Machine
-from uncork.core.costmodel.attribution import costs_of
-from uncork.core.costmodel.step_cost import gain
+from uncork.core.costmodel.attribution import attribute_costs
+from uncork.core.costmodel.step_cost import predict_gain
 from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
-from uncork.rules.base.thresholds import WORTH, bound, input_share, interval, ms, place, wide_casts
+from uncork.rules.base.thresholds import (
+    MIN_FINDING_SPEEDUP,
+    float64_casts,
+    format_ms,
+    input_share,
+    speedup_bound,
+    speedup_interval,
+    stage_label,
+)
 
 # Of a stage's CPU time.
 _TRIFLE: Final = 0.05
@@ -21,29 +29,30 @@ _TRIFLE: Final = 0.05
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     """One finding for each map or loader that was seen to cost much less in single precision."""
-    if input_share(diagnosis) <= 1 - 1 / WORTH:
+    if input_share(diagnosis) <= 1 - 1 / MIN_FINDING_SPEEDUP:
         return
-    costs = costs_of(diagnosis, machine.cpus)
+    costs = attribute_costs(diagnosis, machine.cpus)
     for stage in diagnosis.stages:
-        narrow = costs.narrowed(stage.index)
+        narrow = costs.with_float32_stage(stage.index)
         spared_s = costs.cpu_s() - narrow.cpu_s()
         if spared_s <= _TRIFLE * (stage.cpu_s_per_step or 0.0):
             continue
-        cast_s = _cast_s(diagnosis) if stage.python else 0.0
-        narrow = narrow.with_step_sparing(cast_s, cast_s)
-        upper = bound(diagnosis.step_s, narrow.step_s())
-        if min(gain(costs, narrow), upper) < WORTH:
+        cast_s = _cast_s(diagnosis) if stage.has_python_code else 0.0
+        narrow = narrow.with_faster_consumer(cast_s, cast_s)
+        upper = speedup_bound(diagnosis.step_s, narrow.step_s())
+        if min(predict_gain(costs, narrow), upper) < MIN_FINDING_SPEEDUP:
             continue
-        verb = "reads and hands over" if stage.python else "computes in"
+        verb = "reads and hands over" if stage.has_python_code else "computes in"
         yield Finding(
             cause="wide_dtype",
             share=min(input_share(diagnosis), 1 - 1 / upper),
             upper_bound=upper,
-            interval=None if cast_s else interval(diagnosis, "input", upper),
-            at=stage.wide_at or stage.at,
+            upper_bound_interval=None if cast_s else speedup_interval(diagnosis, "input", upper),
+            at=stage.float64_at or stage.at,
             evidence=(
-                f"{place(stage)} {verb} float64, {ms(stage.cpu_s_per_step)} of CPU a step; "
-                f"the same in float32 took {ms(spared_s)} less"
+                f"{stage_label(stage)} {verb} float64, {format_ms(stage.cpu_s_per_step)} of CPU a "
+                "step; "
+                f"the same in float32 took {format_ms(spared_s)} less"
             ),
             remedy='astype("float32") where the numbers come from, or tf.cast first in the map',
         )
@@ -52,4 +61,4 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
 def _cast_s(diagnosis: WorkloadDiagnosis) -> float:
     """What the step takes to narrow the batch that a loader hands over."""
     in_step_s = diagnosis.step_s * diagnosis.breakdown.get("step", 0.0)
-    return in_step_s * sum(part.of_batch for part in wide_casts(diagnosis))
+    return in_step_s * sum(part.batch_only_share for part in float64_casts(diagnosis))

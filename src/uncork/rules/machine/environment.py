@@ -33,14 +33,14 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
 
 def _gpu(machine: Machine) -> Finding:
     there = f"{', '.join(machine.unused_gpus)} is in this machine, and TensorFlow does not see it"
-    hidden = machine.variable("CUDA_VISIBLE_DEVICES")
+    hidden = machine.environment_variable("CUDA_VISIBLE_DEVICES")
     if hidden in _HIDES_ALL:
         return _finding(
             "no_accelerator",
             f"{there}: CUDA_VISIBLE_DEVICES={hidden!r} hides it",
             "take CUDA_VISIBLE_DEVICES out of the script or its surroundings",
         )
-    if machine.built_with_cuda is False:
+    if machine.is_built_with_cuda is False:
         return _finding(
             "no_accelerator",
             f"{there}: this build of TensorFlow is made for CPUs only",
@@ -54,13 +54,13 @@ def _gpu(machine: Machine) -> Finding:
 
 
 def _kernels(machine: Machine) -> Iterator[Finding]:
-    if machine.variable("TF_ENABLE_ONEDNN_OPTS") == "0":
+    if machine.environment_variable("TF_ENABLE_ONEDNN_OPTS") == "0":
         yield _finding(
             "missing_gpu_library",
             "TF_ENABLE_ONEDNN_OPTS=0 switches off oneDNN, the library of fast kernels for CPUs",
             "take TF_ENABLE_ONEDNN_OPTS=0 out, unless equal last digits matter more than speed",
         )
-    widest = machine.variable("ONEDNN_MAX_CPU_ISA")
+    widest = machine.environment_variable("ONEDNN_MAX_CPU_ISA")
     if widest is not None and widest.upper() not in _ALL_UNITS:
         yield _finding(
             "no_accelerator",
@@ -72,31 +72,35 @@ def _kernels(machine: Machine) -> Iterator[Finding]:
 
 def _cores(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     busy = diagnosis.measurement.cpu_s_per_step / diagnosis.step_s
-    if machine.cpus < machine.allowed_cpus and busy > _BUSY * machine.cpus:
+    if machine.cpus < machine.cpus_at_start and busy > _BUSY * machine.cpus:
         yield _finding(
             "cpu_quota",
-            f"the script has bound itself to {machine.cpus:g} of the {machine.allowed_cpus:g} "
+            f"the script has bound itself to {machine.cpus:g} of the {machine.cpus_at_start:g} "
             f"cores that it was started with, and keeps {busy:.1f} of them busy",
             "take out the call that sets the affinity (os.sched_setaffinity, psutil.cpu_affinity)",
-            upper=machine.allowed_cpus / machine.cpus,
+            upper=machine.cpus_at_start / machine.cpus,
         )
     elif _is_chosen(diagnosis, machine):
         return
-    elif 0 < machine.op_threads < machine.cpus and _BUSY * machine.op_threads < busy < machine.cpus:
+    elif (
+        0 < machine.intra_op_threads < machine.cpus
+        and _BUSY * machine.intra_op_threads < busy < machine.cpus
+    ):
         yield _finding(
             "cpu_quota",
-            f"TensorFlow may use {machine.op_threads} of {machine.cpus:g} cores for an op, and "
+            f"TensorFlow may use {machine.intra_op_threads} of {machine.cpus:g} cores for an op, "
+            "and "
             f"{busy:.1f} are busy",
             "take out tf.config.threading.set_intra_op_parallelism_threads(...): TensorFlow uses "
             "all cores by itself",
-            upper=diagnosis.with_step_faster(machine.cpus / machine.op_threads),
+            upper=diagnosis.speedup_with_faster_step(machine.cpus / machine.intra_op_threads),
         )
 
 
 def _is_chosen(diagnosis: WorkloadDiagnosis, machine: Machine) -> bool:
     """As ``intra_op_threads`` on the road chooses it, for steps of small kernels."""
     computing_s = diagnosis.step_s * diagnosis.breakdown.get("step", 0.0)
-    return machine.op_threads == 1 and computing_s <= _SHORT_S
+    return machine.intra_op_threads == 1 and computing_s <= _SHORT_S
 
 
 def _finding(cause: Cause, evidence: str, remedy: str, upper: float = 1.0) -> Finding:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from uncork.core.base.machine import Machine
 from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
-from uncork.rules.base.thresholds import WORTH, ms
+from uncork.rules.base.thresholds import MIN_FINDING_SPEEDUP, format_ms
 
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
@@ -14,12 +14,12 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
 
     Logical devices of one processor share its cores, which are slower while all are busy.
     """
-    work, there = diagnosis.workload, machine.logical_devices
+    work, there = diagnosis.workload, machine.logical_device_count
     if work.replicas >= there:
         return
-    speed = 1.0 if machine.devices else diagnosis.together
-    upper = diagnosis.with_step_faster(max(1.0, speed * there / work.replicas))
-    if upper < WORTH:
+    speed = 1.0 if machine.devices else diagnosis.busy_core_speed_ratio
+    upper = diagnosis.speedup_with_faster_step(max(1.0, speed * there / work.replicas))
+    if upper < MIN_FINDING_SPEEDUP:
         return
     step_s = diagnosis.breakdown.get("step", 0.0) * diagnosis.step_s
     yield Finding(
@@ -27,10 +27,10 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
         severity="environment",
         share=1 - 1 / upper,
         upper_bound=upper,
-        at=work.step_at or work.at,
+        at=work.step_setup_at or work.at,
         evidence=(
             f"TensorFlow sees {there} devices and the training runs on {work.replicas}; of a "
-            f"{ms(diagnosis.step_s)} step {ms(step_s)} could be divided among them"
+            f"{format_ms(diagnosis.step_s)} step {format_ms(step_s)} could be divided among them"
         ),
         remedy=(
             "make the model in the scope of tf.distribute.MirroredStrategy(), with a batch for "

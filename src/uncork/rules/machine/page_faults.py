@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from uncork.core.base.machine import PLAIN_ALLOCATOR, Machine
+from uncork.core.base.machine import DEFAULT_ALLOCATOR, Machine
 from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
-from uncork.rules.base.thresholds import ms
+from uncork.rules.base.thresholds import format_ms
 
 # Ratio. It is no mistake of the script's, and the road tries it for less.
 _WORTH: Final = 1.3
@@ -18,9 +18,9 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
 
     The script does nothing wrong, so it stands only where there is nothing else to gain.
     """
-    if machine.allocator != PLAIN_ALLOCATOR:
+    if machine.allocator != DEFAULT_ALLOCATOR:
         return
-    upper = diagnosis.without_page_faults()
+    upper = diagnosis.speedup_without_page_faults()
     if upper < _WORTH:
         return
     measured = diagnosis.measurement
@@ -30,7 +30,8 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
         upper_bound=upper,
         at=diagnosis.workload.at,
         evidence=(
-            f"{ms(measured.faulting_s_per_step)} of {ms(measured.cpu_s_per_step)} of CPU a step "
+            f"{format_ms(measured.page_fault_s_per_step)} of {format_ms(measured.cpu_s_per_step)} "
+            "of CPU a step "
             "pass while the system makes memory anew, page by page, that was freed just before: "
             "glibc's allocator gives large pieces back"
         ),

@@ -7,8 +7,8 @@ from typing import Final
 
 from uncork.core.base.machine import Machine
 from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
-from uncork.core.evidence.loop import StartLine, Unrolled
-from uncork.rules.base.thresholds import WORTH, bound
+from uncork.core.evidence.loop import StartupLine, UnrolledLoop
+from uncork.rules.base.thresholds import MIN_FINDING_SPEEDUP, speedup_bound
 
 # Steps of a loop that the graph itself runs are longer than of one that is written out.
 _LOOPING: Final = 2.0
@@ -25,22 +25,22 @@ _IN_FRAMEWORK: Final = (
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     """At most one finding, where it is known how long the training will take."""
     del machine
-    work, lines, loop = diagnosis.workload, diagnosis.start, diagnosis.unrolled
+    work, lines, loop = diagnosis.workload, diagnosis.startup_lines, diagnosis.unrolled_loop
     if not work.steps_per_epoch:
         return
     before_s = sum(line.seconds for line in lines)
     steps_s = work.epochs * work.steps_per_epoch * diagnosis.step_s
     rest_s = diagnosis.first_step_s + _validating_s(diagnosis)
     training_s = steps_s + rest_s
-    if loop and (not lines or loop.seconds > lines[0].seconds):
-        upper = bound(training_s, rest_s - loop.seconds + _LOOPING * steps_s)
+    if loop and (not lines or loop.tracing_s > lines[0].seconds):
+        upper = speedup_bound(training_s, rest_s - loop.tracing_s + _LOOPING * steps_s)
         at, evidence, remedy = _of_loop(loop)
     elif lines:
-        upper = bound(before_s + training_s, training_s)
+        upper = speedup_bound(before_s + training_s, training_s)
         at, evidence, remedy = _of_lines(lines, before_s)
     else:
         return
-    if upper < WORTH or (1 - 1 / upper) * (before_s + training_s) < _NOTICED:
+    if upper < MIN_FINDING_SPEEDUP or (1 - 1 / upper) * (before_s + training_s) < _NOTICED:
         return
     yield Finding(
         cause="slow_start",
@@ -49,29 +49,30 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
         at=at,
         evidence=f"{evidence}; the training takes {training_s:.1f} s",
         remedy=remedy,
-        of="the whole run",
+        share_of="the whole run",
     )
 
 
 def _validating_s(diagnosis: WorkloadDiagnosis) -> float:
     """Seconds of all validations. What passes between epochs is part of what a step takes."""
     validation = diagnosis.validation
-    return validation.times * validation.seconds if validation else 0.0
+    return validation.validation_count * validation.validation_s if validation else 0.0
 
 
-def _of_lines(lines: Sequence[StartLine], before_s: float) -> tuple[str, str, str]:
+def _of_lines(lines: Sequence[StartupLine], before_s: float) -> tuple[str, str, str]:
     return (
         lines[0].at,
         f"{before_s:.1f} s pass in the script before its training begins, imports left out, "
         f"{lines[0].seconds:.1f} s of them in one line",
-        _IN_FRAMEWORK if lines[0].in_framework else _IN_PYTHON,
+        _IN_FRAMEWORK if lines[0].is_in_framework else _IN_PYTHON,
     )
 
 
-def _of_loop(loop: Unrolled) -> tuple[str, str, str]:
+def _of_loop(loop: UnrolledLoop) -> tuple[str, str, str]:
     return (
         loop.at,
-        f"{loop.first_s:.1f} s pass until the first step is traced and done: this loop is written "
-        f"out in it, {loop.ops:,} ops, {loop.share:.0%} of the forward pass",
+        f"{loop.first_step_s:.1f} s pass until the first step is traced and done: this loop is "
+        "written "
+        f"out in it, {loop.op_count:,} ops, {loop.op_share:.0%} of the forward pass",
         "a keras.layers.RNN without unroll=True, tf.scan or tf.while_loop, traced but once",
     )

@@ -30,7 +30,7 @@ import keras
 from keras.src.saving import saving_lib
 from keras.src.utils import file_utils
 
-from uncork.training.callbacks.checkpoint_copy import Buffers, CopiedSave
+from uncork.training.callbacks.checkpoint_copy import CheckpointCopy, CopyBuffers
 
 _SAVERS: Final = ("save_model", "save_weights_only")
 # Hooks of the class that are exchanged on the instance.
@@ -61,7 +61,7 @@ _HOOKS: Final = (
 )
 
 
-def checkpoints(callbacks: Any) -> list[Any]:
+def find_async_checkpoints(callbacks: Any) -> list[Any]:
     """Of the callbacks of a ``fit``, those whose files can be written beside it.
 
     That is Keras's own class, not one made of it, which may look at the file itself; and Keras 3's
@@ -69,7 +69,7 @@ def checkpoints(callbacks: Any) -> list[Any]:
     must fit the first one, and is left as it is.
 
     Example:
-        >>> found = checkpoints([keras.callbacks.ModelCheckpoint("model.keras")])
+        >>> found = find_async_checkpoints([keras.callbacks.ModelCheckpoint("model.keras")])
         >>> [callback.filepath for callback in found]
         ['model.keras']
     """
@@ -82,11 +82,11 @@ def checkpoints(callbacks: Any) -> list[Any]:
     ]
 
 
-def saves_itself(model: Any) -> bool:
+def has_own_save(model: Any) -> bool:
     """It has a ``save`` of its own, which may look at the file, or hand it on.
 
     Example:
-        >>> saves_itself(keras.Sequential())
+        >>> has_own_save(keras.Sequential())
         False
     """
     names, kind = {"save", "save_weights"}, type(model)
@@ -95,21 +95,21 @@ def saves_itself(model: Any) -> bool:
     return bool(names & {*own, *vars(model)})
 
 
-def saver_of(callback: Any) -> Callable[..., Any]:
+def keras_saver(callback: Any) -> Callable[..., Any]:
     """Keras's function that writes a checkpoint, also while saves are held back."""
     found: Callable[..., Any] = getattr(saving_lib, _SAVERS[bool(callback.save_weights_only)])
     own: Callable[..., Any] = getattr(found, "__wrapped__", found)
     return own
 
 
-def who_waits(callbacks: Any) -> str:
+def waiting_callback_name(callbacks: Any) -> str:
     """The first callback that would wait for the writing as soon as it has begun; ``""`` if none.
 
     One that acts at the end of an epoch before the checkpoint does finds the file of the epoch
     before, complete for long.
     """
     saves_so_far = False
-    saving = checkpoints(callbacks)
+    saving = find_async_checkpoints(callbacks)
     for callback in _listed(callbacks):
         saves_so_far = saves_so_far or any(callback is each for each in saving)
         hooks = set(_waiting(callback)) - {*_AFTER_TRAINING}
@@ -118,30 +118,30 @@ def who_waits(callbacks: Any) -> str:
     return ""
 
 
-class SavesBeside:
+class AsyncCheckpoints:
     """The checkpoints of one ``fit``, written while it trains on.
 
     Args:
         callbacks: As given to ``fit``.
-        saving: Those of :func:`checkpoints`; of none, nothing is done.
+        checkpoints: Those of :func:`find_async_checkpoints`; of none, nothing is done.
 
     Attributes:
         callbacks: What is to be given to ``fit`` instead.
-        checkpoints: As ``saving``.
+        checkpoints: As ``checkpoints``.
     """
 
-    def __init__(self, callbacks: Any, saving: list[Any]) -> None:
+    def __init__(self, callbacks: Any, checkpoints: list[Any]) -> None:
         self.callbacks = callbacks
-        self.checkpoints = saving
-        self._beside = [_Checkpoint(callback) for callback in saving]
-        if saving:
+        self.checkpoints = checkpoints
+        self._beside = [_Checkpoint(callback) for callback in checkpoints]
+        if checkpoints:
             self.callbacks = []
             for callback in _listed(callbacks):
                 hooks = _waiting(callback)
                 self.callbacks += [self._waits(hooks), callback] if hooks else [callback]
 
     @contextmanager
-    def in_force(self) -> Iterator[None]:
+    def active(self) -> Iterator[None]:
         """Write beside what is trained inside the block; all files are complete at its end.
 
         Raises:
@@ -170,7 +170,7 @@ class SavesBeside:
         return type("WaitForCheckpoint", (keras.callbacks.Callback,), named)()
 
 
-class WrittenBeside:
+class BackgroundWriter:
     """Writes one checkpoint after the other in a thread; each waits for the one before.
 
     Attributes:
@@ -178,20 +178,20 @@ class WrittenBeside:
     """
 
     def __init__(self) -> None:
-        self.buffers = Buffers()
+        self.buffers = CopyBuffers()
         self._thread: threading.Thread | None = None
         self._failed: Callable[[], None] | None = None
 
     @property
-    def failed(self) -> bool:
+    def has_failed(self) -> bool:
         """The last one could not be written; :meth:`wait` raises why."""
         return self._failed is not None
 
-    def begin(self, copied: CopiedSave, path: Path) -> None:
+    def start(self, checkpoint_copy: CheckpointCopy, path: Path) -> None:
         """Write copies to a file.
 
         Args:
-            copied: What to write.
+            checkpoint_copy: What to write.
             path: Replaced when the file is complete.
 
         Raises:
@@ -200,7 +200,7 @@ class WrittenBeside:
         self.wait()
         # Not a daemon: the end of the interpreter waits for it.
         self._thread = threading.Thread(
-            target=self._write, args=(copied, path), name="uncork-checkpoint"
+            target=self._write, args=(checkpoint_copy, path), name="uncork-checkpoint"
         )
         self._thread.start()
 
@@ -221,7 +221,7 @@ class WrittenBeside:
         if again is not None:
             again()
 
-    def _write(self, copied: CopiedSave, path: Path) -> None:
+    def _write(self, copied: CheckpointCopy, path: Path) -> None:
         unfinished = path.with_name(f".{path.name}.uncork-unfinished")
         try:
             copied.write(unfinished)
@@ -239,7 +239,7 @@ class _Checkpoint:
 
     def __init__(self, callback: Any) -> None:
         self._callback = callback
-        self._writing = WrittenBeside()
+        self._writing = BackgroundWriter()
         self.wait = self._writing.wait
         self._own = {name: getattr(callback, name) for name in _EXCHANGED}
 
@@ -264,9 +264,9 @@ class _Checkpoint:
             sys.stderr.write(f"uncork: a checkpoint could not be written: {error}\n")
 
     def _save(self, *args: Any, **kwargs: Any) -> Any:
-        if self._writing.failed:
+        if self._writing.has_failed:
             self._writing.wait()
-        if saves_itself(self._callback.model):
+        if has_own_save(self._callback.model):
             self._writing.wait()
             return self._own["_save_model"](*args, **kwargs)
         savers = {name: getattr(saving_lib, name) for name in _SAVERS}
@@ -287,21 +287,21 @@ class _Checkpoint:
                 return save(model, filepath, *args, **kwargs)
             self._writing.wait()
             copied = None
-            if model is self._callback.model and is_plain_file(filepath):
+            if model is self._callback.model and is_replaceable_file(filepath):
                 # What cannot be copied is saved on the spot, and raises there what it raises.
                 with suppress(Exception):
-                    copied = CopiedSave(
+                    copied = CheckpointCopy(
                         model, save, weights_only=weights_only, buffers=self._writing.buffers
                     )
             if copied is None:
                 return save(model, filepath, *args, **kwargs)
-            self._writing.begin(copied, Path.cwd() / filepath)
+            self._writing.start(copied, Path.cwd() / filepath)
             return None
 
         return begin
 
     def _batch_end(self, *args: Any, **kwargs: Any) -> None:
-        if self._writing.failed:
+        if self._writing.has_failed:
             self._writing.wait()
         self._own["on_train_batch_end"](*args, **kwargs)
 
@@ -310,7 +310,7 @@ class _Checkpoint:
         self._own["on_train_end"](*args, **kwargs)
 
 
-def is_plain_file(path: Any) -> bool:
+def is_replaceable_file(path: Any) -> bool:
     """Renaming another file to it is the same as writing it: no link, no device, nobody else's.
 
     Args:

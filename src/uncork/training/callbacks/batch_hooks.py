@@ -22,11 +22,11 @@ import keras
 from keras.src.saving import saving_lib
 
 from uncork.core.evidence.callbacks import CallbackCost
-from uncork.measure.benchmark.timed_block import tracing_s
-from uncork.pycode.frames.stack import code_place
-from uncork.pycode.frames.value_origin import only_call
-from uncork.pycode.purity.code_objects import functions, is_users_class
-from uncork.pycode.purity.side_effects import outside
+from uncork.measure.benchmark.timed_block import total_tracing_s
+from uncork.pycode.frames.stack import code_location
+from uncork.pycode.frames.value_origin import find_only_call
+from uncork.pycode.purity.code_objects import functions_of_entry, is_user_class
+from uncork.pycode.purity.side_effects import note_side_effects
 
 _BATCH_HOOKS = (
     "on_batch_begin",
@@ -37,25 +37,27 @@ _BATCH_HOOKS = (
 _OF_VALIDATION = ("on_test_batch_begin", "on_test_batch_end")
 
 
-def batch_hooks(callbacks: Any) -> tuple[str, ...]:
+def batch_callback_names(callbacks: Any) -> tuple[str, ...]:
     """Names of the callbacks that act on every batch, be it of the validation.
 
     Keras's own that are set to act once an epoch do not count, though they define the hooks.
 
     Example:
-        >>> batch_hooks([keras.callbacks.EarlyStopping(), keras.callbacks.TerminateOnNaN()])
+        >>> batch_callback_names(
+        ...     [keras.callbacks.EarlyStopping(), keras.callbacks.TerminateOnNaN()]
+        ... )
         ('TerminateOnNaN',)
     """
     hooks = (*_BATCH_HOOKS, *_OF_VALIDATION)
-    return tuple(type(c).__name__ for c in each_of(callbacks) if _acts_on_batches(c, hooks))
+    return tuple(type(c).__name__ for c in list_callbacks(callbacks) if _acts_on_batches(c, hooks))
 
 
-def acting_on_batches(callbacks: Any) -> list[Any]:
+def batch_callbacks(callbacks: Any) -> list[Any]:
     """Those that act on every batch of the training, themselves."""
-    return [c for c in each_of(callbacks) if _acts_on_batches(c, _BATCH_HOOKS)]
+    return [c for c in list_callbacks(callbacks) if _acts_on_batches(c, _BATCH_HOOKS)]
 
 
-def each_of(callbacks: Any) -> Iterable[Any]:
+def list_callbacks(callbacks: Any) -> Iterable[Any]:
     """Callbacks as ``fit`` takes them: one, several, or none."""
     if callbacks is None:
         return ()
@@ -99,7 +101,7 @@ _FEWEST: Final = 3
 _HOOKS: Final = ("on_train_batch_begin", "on_train_batch_end", "on_batch_begin", "on_batch_end")
 
 
-def callback_costs(
+def measure_callback_costs(
     callbacks: Any, model: Any, arguments: Mapping[str, Any]
 ) -> tuple[CallbackCost, ...]:
     """Time those that can be tried.
@@ -110,11 +112,11 @@ def callback_costs(
         arguments: Of the ``fit``.
     """
     found = []
-    for callback in acting_on_batches(callbacks):
+    for callback in batch_callbacks(callbacks):
         with suppress(Exception):  # it reaches beyond the process, or wants more than there is
             if _saves_by_batches(callback):
                 found.append(_checkpoint(callback, model))
-            elif is_users_class(type(callback)) or holds_hooks(callback):
+            elif is_user_class(type(callback)) or is_lambda_callback(callback):
                 found.append(_own(callback, model, arguments))
     return tuple(found)
 
@@ -125,7 +127,7 @@ def _saves_by_batches(callback: Any) -> bool:
     return isinstance(callback, saving) and callback.save_freq != "epoch"
 
 
-def holds_hooks(callback: Any) -> bool:
+def is_lambda_callback(callback: Any) -> bool:
     """One of Keras's own class, whose hooks are functions that the user gave it."""
     return isinstance(callback, keras.callbacks.LambdaCallback)
 
@@ -144,29 +146,29 @@ def _checkpoint(callback: Any, model: Any) -> CallbackCost:
     once_s = statistics.median(taken[1:] or taken)
     return CallbackCost(
         name=type(callback).__name__,
-        seconds=once_s / callback.save_freq,
-        once_s=once_s,
-        at=only_call(type(callback).__name__),
+        batch_s=once_s / callback.save_freq,
+        action_s=once_s,
+        at=find_only_call(type(callback).__name__),
     )
 
 
 def _own(callback: Any, model: Any, arguments: Mapping[str, Any]) -> CallbackCost:
     callback.set_params({"verbose": 0, "epochs": arguments.get("epochs") or 1, "steps": _CALLS})
     callback.set_model(model)
-    with outside(forbid=True):
+    with note_side_effects(forbid=True):
         callback.on_train_begin()
         callback.on_epoch_begin(0)
         _batch(callback, 0)  # what it sets up at its first batch
-        begin, traced_s, calls = time.perf_counter(), tracing_s(), 0
+        begin, traced_s, calls = time.perf_counter(), total_tracing_s(), 0
         while calls < _FEWEST or (calls < _CALLS and time.perf_counter() - begin < _LOOK_S):
             calls += 1
             _batch(callback, calls)
         seconds = time.perf_counter() - begin
     return CallbackCost(
         name=type(callback).__name__,
-        seconds=seconds / calls,
-        traced_s=(tracing_s() - traced_s) / calls,
-        at=next(lines_of(callback, _HOOKS), None),
+        batch_s=seconds / calls,
+        tracing_s=(total_tracing_s() - traced_s) / calls,
+        at=next(hook_locations(callback, _HOOKS), None),
     )
 
 
@@ -175,16 +177,16 @@ def _batch(callback: Any, number: int) -> None:
     callback.on_train_batch_end(number, {"loss": 1.0})
 
 
-def lines_of(callback: Any, hooks: Sequence[str]) -> Iterator[str]:
+def hook_locations(callback: Any, hooks: Sequence[str]) -> Iterator[str]:
     """Where hooks of the user's begin; the last one of these names first, which does most."""
-    for function in own_hooks(callback, hooks):
-        yield code_place(function.__code__)
+    for function in user_hooks(callback, hooks):
+        yield code_location(function.__code__)
 
 
-def own_hooks(callback: Any, hooks: Sequence[str]) -> Iterator[Any]:
+def user_hooks(callback: Any, hooks: Sequence[str]) -> Iterator[Any]:
     """Functions of the user's among a callback's hooks, the last name's first."""
-    owners = [*filter(is_users_class, type(callback).__mro__)]
-    owners += [callback] if holds_hooks(callback) else []
+    owners = [*filter(is_user_class, type(callback).__mro__)]
+    owners += [callback] if is_lambda_callback(callback) else []
     for hook in reversed(hooks):
         for owner in owners:
-            yield from functions(vars(owner).get(hook))
+            yield from functions_of_entry(vars(owner).get(hook))

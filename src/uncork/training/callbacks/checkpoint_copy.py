@@ -27,7 +27,7 @@ _STORE: Final = saving_lib.H5IOStore
 _COPYING: Final = threading.Lock()
 
 
-class CopiedSave:
+class CheckpointCopy:
     """One checkpoint in memory.
 
     Args:
@@ -37,7 +37,7 @@ class CopiedSave:
         buffers: Of an earlier copy of the same model, which is written by now.
 
     Attributes:
-        bytes: Of all copies.
+        size_bytes: Of all copies.
 
     Raises:
         Exception: What saving it raises. Where ``save_own_variables`` of a layer wants more of
@@ -46,7 +46,7 @@ class CopiedSave:
     Example:
         >>> import tempfile
         >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
-        >>> found = CopiedSave(model, saving_lib.save_weights_only, weights_only=True)
+        >>> found = CheckpointCopy(model, saving_lib.save_weights_only, weights_only=True)
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     found.write(Path(folder, "w.weights.h5"))
         ...     model.load_weights(Path(folder, "w.weights.h5"))
@@ -60,10 +60,10 @@ class CopiedSave:
         save: Callable[..., Any],
         *,
         weights_only: bool,
-        buffers: Buffers | None = None,
+        buffers: CopyBuffers | None = None,
     ) -> None:
-        buffers = buffers or Buffers()
-        buffers.begin()
+        buffers = buffers or CopyBuffers()
+        buffers.start()
         self._around = None if weights_only else io.BytesIO()
         made: list[_Store] = []
         with _COPYING:
@@ -73,7 +73,7 @@ class CopiedSave:
             finally:
                 saving_lib.H5IOStore = _STORE
         (self._store,) = made
-        self.bytes = self._store.bytes
+        self.size_bytes = self._store.bytes
 
     def write(self, path: Path) -> None:
         """Write it as Keras does.
@@ -107,7 +107,7 @@ class _OfOneThread(type):
         return isinstance(instance, _STORE) or super().__instancecheck__(instance)
 
 
-def _making(made: list[_Store], buffers: Buffers) -> Callable[..., _Store]:
+def _making(made: list[_Store], buffers: CopyBuffers) -> Callable[..., _Store]:
     """A class of stores, as Keras's functions call it and compare with it."""
 
     class Store(_Store, metaclass=_OfOneThread):
@@ -121,7 +121,7 @@ def _making(made: list[_Store], buffers: Buffers) -> Callable[..., _Store]:
     return Store
 
 
-class Buffers:
+class CopyBuffers:
     """Memory for copies, used again by the next save of the same model.
 
     New memory costs as much as copying into it: the system clears each page that is first written.
@@ -131,11 +131,11 @@ class Buffers:
         self._free: dict[Any, list[Any]] = {}
         self._taken: dict[Any, list[Any]] = {}
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """Let the next copies be made where those before the last save are; others are let go."""
         self._free, self._taken = self._taken, {}
 
-    def copy_of(self, value: Any) -> Any:
+    def copy_value(self, value: Any) -> Any:
         """An array of its own with what Keras would write for a value."""
         # What is no variable or tensor, Keras turns into an array in ways of its own.
         plain = isinstance(value, keras.Variable | tf.Tensor | np.ndarray)
@@ -151,18 +151,18 @@ class Buffers:
 class _Entry(dict[str, Any]):
     """What one layer, metric or optimizer keeps."""
 
-    def __init__(self, buffers: Buffers) -> None:
+    def __init__(self, buffers: CopyBuffers) -> None:
         super().__init__()
         self._buffers = buffers
 
     def __setitem__(self, key: str, value: Any) -> None:
-        super().__setitem__(key, self._buffers.copy_of(value))
+        super().__setitem__(key, self._buffers.copy_value(value))
 
 
 class _Store:
     """Stands for Keras's ``H5IOStore`` while it is written to."""
 
-    def __init__(self, name: Any, buffers: Buffers) -> None:
+    def __init__(self, name: Any, buffers: CopyBuffers) -> None:
         self.name = name
         self._buffers = buffers
         self._entries: list[tuple[str, dict[str, Any], _Entry]] = []

@@ -18,18 +18,18 @@ _METADATA: Final = "metadata.json"
 _WHEN: Final = "date_saved"
 
 
-def checkpoint_difference(one: Path, other: Path) -> str:
+def checkpoint_difference(first: Path, second: Path) -> str:
     """The first thing in which they differ; ``""`` where there is none.
 
     Args:
-        one: ``.keras`` or ``.weights.h5``.
-        other: The same kind of file.
+        first: ``.keras`` or ``.weights.h5``.
+        second: The same kind of file.
 
     Raises:
         OSError: One of them is no such file.
     """
     with ExitStack() as stack:
-        pair = [stack.enter_context(_Opened(path)) for path in (one, other)]
+        pair = [stack.enter_context(_Opened(path)) for path in (first, second)]
         names = [sorted(opened.other_parts) for opened in pair]
         if names[0] != names[1]:
             return f"files in it: {names[0]} and {names[1]}"

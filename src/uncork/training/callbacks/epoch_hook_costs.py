@@ -22,11 +22,16 @@ from typing import Any, Final
 import numpy as np
 
 from uncork.core.evidence.callbacks import CallbackCost
-from uncork.measure.benchmark.timed_block import tracing_s
-from uncork.pycode.purity.code_objects import is_users_class
-from uncork.pycode.purity.reachability import reached, reached_by
-from uncork.pycode.purity.side_effects import outside
-from uncork.training.callbacks.batch_hooks import each_of, holds_hooks, lines_of, own_hooks
+from uncork.measure.benchmark.timed_block import total_tracing_s
+from uncork.pycode.purity.code_objects import is_user_class
+from uncork.pycode.purity.reachability import find_reachable, find_reachable_from_function
+from uncork.pycode.purity.side_effects import note_side_effects
+from uncork.training.callbacks.batch_hooks import (
+    hook_locations,
+    is_lambda_callback,
+    list_callbacks,
+    user_hooks,
+)
 
 _HOOKS: Final = ("on_epoch_begin", "on_epoch_end")
 # Epochs that are begun and ended, so that one that acts in every tenth acts; and seconds for that.
@@ -54,7 +59,7 @@ class _TimeIsUpError(BaseException):
     pass
 
 
-def epoch_costs(
+def measure_epoch_callback_costs(
     callbacks: Any, model: Any, arguments: Mapping[str, Any]
 ) -> tuple[CallbackCost, ...]:
     """Time those that can be tried, in a process that ends with that.
@@ -65,9 +70,9 @@ def epoch_costs(
         arguments: Of the ``fit``.
     """
     found = []
-    for callback in each_of(callbacks):
-        own = is_users_class(type(callback)) or holds_hooks(callback)
-        if own and any(own_hooks(callback, _HOOKS)) and not _beyond(callback):
+    for callback in list_callbacks(callbacks):
+        own = is_user_class(type(callback)) or is_lambda_callback(callback)
+        if own and any(user_hooks(callback, _HOOKS)) and not _beyond(callback):
             taken, longer = _taken(callback, model, arguments)
             # Without the first one, in which functions are traced and data are read.
             seconds = statistics.fmean(taken[1:] or taken) if taken else 0.0
@@ -76,8 +81,8 @@ def epoch_costs(
                     CallbackCost(
                         name=type(callback).__name__,
                         epoch_s=seconds,
-                        epoch_at=next(lines_of(callback, _HOOKS), None),
-                        longer=longer,
+                        epoch_hook_at=next(hook_locations(callback, _HOOKS), None),
+                        is_lower_bound=longer,
                     )
                 )
     return tuple(found)
@@ -92,7 +97,7 @@ def _taken(callback: Any, model: Any, arguments: Mapping[str, Any]) -> tuple[lis
     stops, taken = getattr(model, "stop_training", False), list[float]()
     began = time.perf_counter()
     try:
-        with _cut_short(), outside(forbid=True):
+        with _cut_short(), note_side_effects(forbid=True):
             callback.set_model(model)
             for seconds in _epochs(callback, model, arguments):
                 taken.append(seconds)
@@ -118,10 +123,10 @@ def _epochs(callback: Any, model: Any, arguments: Mapping[str, Any]) -> Iterator
     callback.on_train_begin()
     for number in range(first, min(epochs, first + _EPOCHS)):
         logs = _Logs((key, 1.0) for name in names for key in (name, f"val_{name}"))
-        begin, traced_s = time.perf_counter(), tracing_s()
+        begin, traced_s = time.perf_counter(), total_tracing_s()
         callback.on_epoch_begin(number, {})
         callback.on_epoch_end(number, logs)
-        yield time.perf_counter() - begin - (tracing_s() - traced_s)
+        yield time.perf_counter() - begin - (total_tracing_s() - traced_s)
 
 
 @contextmanager
@@ -157,9 +162,12 @@ class _Logs(dict[str, float]):
 
 def _beyond(callback: Any) -> bool:
     """Whether its hooks may write or send by what is open already."""
-    met = [reached(callback), *map(reached_by, own_hooks(callback, _HOOKS))]
-    used = frozenset[str]().union(*(found.libraries for found in met))
-    held = [value for found in met for _, value in found.values]
+    met = [
+        find_reachable(callback),
+        *map(find_reachable_from_function, user_hooks(callback, _HOOKS)),
+    ]
+    used = frozenset[str]().union(*(found.library_names for found in met))
+    held = [value for found in met for _, value in found.named_values]
     named = {name for found in met for name in found.names}
     writes = any(part in name.lower() for name in named for part in _WRITING)
     return writes or bool(used - _COMPUTING) or _holds_open([vars(callback), *held])
@@ -173,7 +181,7 @@ def _holds_open(values: Sequence[Any], depth: int = _DEPTH) -> bool:
             inner = list(value.values())
         elif depth and isinstance(value, list | tuple | set):
             inner = list(value)
-        elif depth and is_users_class(type(value)):
+        elif depth and is_user_class(type(value)):
             inner = list(getattr(value, "__dict__", {}).values())
         else:
             continue

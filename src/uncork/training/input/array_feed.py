@@ -16,20 +16,20 @@ from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 from uncork.core.base.errors import EditRefused
 from uncork.core.edits.edit import ArrayFeed, LoaderEdit
 from uncork.core.edits.pipeline import AutotuneOff, InlineMap, PipelineEdit
-from uncork.pipeline.ir.tree import Pipeline, read
-from uncork.pipeline.transforms.apply import apply
+from uncork.pipeline.ir.tree import Pipeline, read_pipeline
+from uncork.pipeline.transforms.apply import apply_edit
 
 _GATHERS: Final = "zip"
 
-Rewrite = Callable[[Pipeline], Any]
+PipelineRewrite = Callable[[Pipeline], Any]
 
 
-def is_array_feed(edits: tuple[LoaderEdit, ...]) -> bool:
+def has_array_feed(edits: tuple[LoaderEdit, ...]) -> bool:
     """Whether they are for arrays."""
     return any(isinstance(edit, ArrayFeed) for edit in edits)
 
 
-def edits_of_arrays(pipeline: Pipeline) -> tuple[PipelineEdit, ...]:
+def array_feed_edits(pipeline: Pipeline) -> tuple[PipelineEdit, ...]:
     """What the edit does to the pipeline that Keras made, each with the digest that it expects.
 
     Raises:
@@ -38,11 +38,11 @@ def edits_of_arrays(pipeline: Pipeline) -> tuple[PipelineEdit, ...]:
     Example:
         >>> import numpy as np
         >>> adapter = ArrayDataAdapter(np.arange(9), batch_size=4, shuffle=True)
-        >>> first, _ = edits_of_arrays(read(adapter.get_tf_dataset()))
+        >>> first, _ = array_feed_edits(read_pipeline(adapter.get_tf_dataset()))
         >>> type(first).__name__
         'InlineMap'
     """
-    stages = [place.node for place in pipeline.places]
+    stages = [place.node for place in pipeline.stage_locations]
     gathers = [i for i, node in enumerate(stages[1:], 1) if stages[i - 1].kind == _GATHERS]
     if len(gathers) != 1 or stages[gathers[0]].kind != "map":
         raise EditRefused(
@@ -50,30 +50,30 @@ def edits_of_arrays(pipeline: Pipeline) -> tuple[PipelineEdit, ...]:
             "dense arrays, whose rows one map gathers",
             "leave them as they are",
         )
-    inline = InlineMap(stage=gathers[0], expects=pipeline.digest)
-    return inline, AutotuneOff(expects=apply(pipeline, inline).digest)
+    inline = InlineMap(stage=gathers[0], expected_digest=pipeline.digest)
+    return inline, AutotuneOff(expected_digest=apply_edit(pipeline, inline).digest)
 
 
-def in_one_thread(pipeline: Pipeline) -> Any:
+def single_threaded_dataset(pipeline: Pipeline) -> Any:
     """The pipeline that Keras made, read so.
 
     Raises:
         EditRefused: It is another one than Keras is known to make.
     """
-    for edit in edits_of_arrays(pipeline):
-        pipeline = apply(pipeline, edit)
+    for edit in array_feed_edits(pipeline):
+        pipeline = apply_edit(pipeline, edit)
     return pipeline.dataset
 
 
 @contextmanager
-def arrays_through(
-    rewrite: Rewrite, refuse: Callable[[EditRefused], None] | None = None
+def rewrite_array_pipeline(
+    rewrite: PipelineRewrite, on_refusal: Callable[[EditRefused], None] | None = None
 ) -> Iterator[None]:
     """What Keras makes of arrays first inside the block is read otherwise: the training's own.
 
     Args:
         rewrite: Makes a dataset of the pipeline that Keras made.
-        refuse: Told why that cannot be, and then it is read as ever; raised unless given.
+        on_refusal: Told why that cannot be, and then it is read as ever; raised unless given.
     """
     original = ArrayDataAdapter.get_tf_dataset
 
@@ -81,11 +81,11 @@ def arrays_through(
         _give_back(original, get_tf_dataset)
         dataset = original(adapter)
         try:
-            return rewrite(read(dataset))
+            return rewrite(read_pipeline(dataset))
         except EditRefused as refusal:
-            if refuse is None:
+            if on_refusal is None:
                 raise
-            refuse(refusal)
+            on_refusal(refusal)
             return dataset
 
     ArrayDataAdapter.get_tf_dataset = get_tf_dataset
@@ -95,15 +95,15 @@ def arrays_through(
         _give_back(original, get_tf_dataset)
 
 
-def arrays_in_one_thread(
-    refuse: Callable[[EditRefused], None] | None = None,
+def read_arrays_in_one_thread(
+    on_refusal: Callable[[EditRefused], None] | None = None,
 ) -> AbstractContextManager[None]:
     """What Keras makes of arrays first inside the block is read in one thread.
 
     Args:
-        refuse: Told why that cannot be, and then it is read as ever; raised unless given.
+        on_refusal: Told why that cannot be, and then it is read as ever; raised unless given.
     """
-    return arrays_through(in_one_thread, refuse)
+    return rewrite_array_pipeline(single_threaded_dataset, on_refusal)
 
 
 def _give_back(original: Any, ours: Any) -> None:

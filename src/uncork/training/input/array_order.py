@@ -16,7 +16,7 @@ from tensorflow.python.eager import context
 
 from uncork.training.input.feed import Feed
 
-ONE_ORDER: Final = (
+SAME_ORDER_MESSAGE: Final = (
     "fit shuffles these arrays once and for all: with a global seed (keras.utils.set_random_seed) "
     "Keras draws the same order in every epoch; tf.data.Dataset.from_tensor_slices((x, y))"
     ".shuffle(len(x)).batch(32) draws another one each time"
@@ -25,7 +25,7 @@ ONE_ORDER: Final = (
 _ROWS: Final = 64
 
 
-def in_one_order(feed: Feed, arguments: Mapping[str, Any]) -> bool:
+def has_same_order_each_epoch(feed: Feed, arguments: Mapping[str, Any]) -> bool:
     """Whether a ``fit`` of several epochs shuffles its arrays alike in all of them.
 
     It draws seeds to find out: to be called where the random state is put back.
@@ -36,7 +36,7 @@ def in_one_order(feed: Feed, arguments: Mapping[str, Any]) -> bool:
 
     Example:
         >>> given = {"x": np.zeros((8, 2)), "epochs": 2, "shuffle": False}
-        >>> in_one_order(Feed.of(given), given)
+        >>> has_same_order_each_epoch(Feed.of(given), given)
         False
     """
     epochs = int(arguments.get("epochs") or 1)

@@ -16,15 +16,19 @@ from keras.src.backend.tensorflow.trainer import TFEpochIterator
 from keras.src.trainers.data_adapters import array_slicing
 
 from uncork.core.documents.workload import DataKind
-from uncork.pipeline.ir.tree import read
-from uncork.training.input.array_feed import Rewrite, arrays_through, in_one_thread
-from uncork.training.input.generator_stream import OnePass
+from uncork.pipeline.ir.tree import read_pipeline
+from uncork.training.input.array_feed import (
+    PipelineRewrite,
+    rewrite_array_pipeline,
+    single_threaded_dataset,
+)
+from uncork.training.input.generator_stream import SharedGenerator
 from uncork.training.input.loader_edits import stop_workers
 
 # Kinds of dtypes, as NumPy has them, that TensorFlow knows as well.
 _NUMBERS: Final = "biuf"
 # Samples of a batch of arrays where ``fit`` is told none: Keras's own default.
-ARRAY_BATCH: Final = 32
+DEFAULT_BATCH_SIZE: Final = 32
 
 
 @dataclass(frozen=True)
@@ -39,10 +43,11 @@ class Feed:
         steps_per_epoch: As given.
         shuffle: As given; acts on arrays only.
         class_weight: As given.
-        held: Batches that a resident feed gives in turn, 0 of any other.
-        recorded: The batches are held in memory, as the training step is to be given them.
-        arrays: What is made of the pipeline that Keras reads arrays through; None for that itself.
-        tensors: What Keras makes of large arrays before it cuts batches from them, which takes
+        resident_batch_count: Batches that a resident feed gives in turn, 0 of any other.
+        is_recorded: The batches are held in memory, as the training step is to be given them.
+        array_rewrite: What is made of the pipeline that Keras reads arrays through; None for that
+            itself.
+        tensor_cache: What Keras makes of large arrays before it cuts batches from them, which takes
             longer than many steps: made once for all that is read of the same data.
     """
 
@@ -53,13 +58,15 @@ class Feed:
     steps_per_epoch: int | None = None
     shuffle: bool = True
     class_weight: Any = None
-    held: int = 0
-    recorded: bool = False
-    arrays: Rewrite | None = None
-    tensors: dict[int, tuple[Any, Any]] = field(default_factory=dict, compare=False, repr=False)
+    resident_batch_count: int = 0
+    is_recorded: bool = False
+    array_rewrite: PipelineRewrite | None = None
+    tensor_cache: dict[int, tuple[Any, Any]] = field(
+        default_factory=dict, compare=False, repr=False
+    )
 
     @classmethod
-    def of(cls, arguments: Mapping[str, Any]) -> Feed:
+    def from_arguments(cls, arguments: Mapping[str, Any]) -> Feed:
         """From the arguments of a ``fit`` call; a validation split is set aside as Keras does."""
         x, y, weight = (arguments.get(k) for k in ("x", "y", "sample_weight"))
         split = arguments.get("validation_split") or 0.0
@@ -73,7 +80,7 @@ class Feed:
             batch_size=arguments.get("batch_size"),
             steps_per_epoch=arguments.get("steps_per_epoch"),
             # Keras ignores it for others, and warns.
-            shuffle=shuffle is not False and not isinstance(x, (tf.data.Dataset, OnePass)),
+            shuffle=shuffle is not False and not isinstance(x, (tf.data.Dataset, SharedGenerator)),
             class_weight=arguments.get("class_weight"),
         )
 
@@ -89,7 +96,11 @@ class Feed:
             return "tf.data"
         if isinstance(self.x, keras.utils.PyDataset):
             return "pydataset"
-        if isinstance(self.x, OnePass) or hasattr(self.x, "__next__") or hasattr(self.x, "send"):
+        if (
+            isinstance(self.x, SharedGenerator)
+            or hasattr(self.x, "__next__")
+            or hasattr(self.x, "send")
+        ):
             return "generator"
         leaves = keras.tree.flatten(self.x)
         return "numpy" if leaves and all(hasattr(v, "shape") for v in leaves) else "other"
@@ -103,7 +114,9 @@ class Feed:
             return spec_text(
                 tuple(v for v in (self.x, self.y, self.sample_weight) if v is not None)
             )
-        return GeneratorType.__name__ if isinstance(self.x, OnePass) else type(self.x).__name__
+        return (
+            GeneratorType.__name__ if isinstance(self.x, SharedGenerator) else type(self.x).__name__
+        )
 
     def with_dataset(self, dataset: Any) -> Feed:
         """The same with another pipeline."""
@@ -113,18 +126,20 @@ class Feed:
         """The same, arrays cut into batches of another size."""
         return replace(self, batch_size=batch_size)
 
-    def read_in_one_thread(self) -> Feed:
+    def with_single_threaded_arrays(self) -> Feed:
         """The same, arrays cut in the thread that reads them."""
-        return self.read_through(in_one_thread)
+        return self.with_array_rewrite(single_threaded_dataset)
 
-    def read_through(self, rewrite: Rewrite) -> Feed:
+    def with_array_rewrite(self, rewrite: PipelineRewrite) -> Feed:
         """The same, arrays read through what this makes of the pipeline that they have now."""
-        before = self.arrays
+        before = self.array_rewrite
         if before is None:
-            return replace(self, arrays=rewrite)
-        return replace(self, arrays=lambda pipeline: rewrite(read(before(pipeline))))
+            return replace(self, array_rewrite=rewrite)
+        return replace(
+            self, array_rewrite=lambda pipeline: rewrite(read_pipeline(before(pipeline)))
+        )
 
-    def resident(self, batches: Sequence[Any]) -> Feed:
+    def with_resident_batches(self, batches: Sequence[Any]) -> Feed:
         """Some batches over and over, from memory: nothing but the step is left to pay.
 
         They come out of Keras's own adapter, so weights by class or sample are in them already.
@@ -135,19 +150,21 @@ class Feed:
             x=dataset,
             steps_per_epoch=1 << 20,
             shuffle=False,
-            held=len(batches),
-            recorded=True,
+            resident_batch_count=len(batches),
+            is_recorded=True,
         )
 
-    def epochs(self, model: Any) -> Any:
+    def create_epoch_iterator(self, model: Any) -> Any:
         """Keras's own epoch iterator over this feed.
 
         Raises:
             EditRefused: Its arrays cannot be read as they are to be.
         """
-        with arrays_through(self.arrays) if self.arrays else nullcontext():
+        with rewrite_array_pipeline(self.array_rewrite) if self.array_rewrite else nullcontext():
             return TFEpochIterator(
-                x=self.x.reader() if isinstance(self.x, OnePass) else self._as_tensors(self.x),
+                x=self.x.create_reader()
+                if isinstance(self.x, SharedGenerator)
+                else self._as_tensors(self.x),
                 y=self._as_tensors(self.y),
                 sample_weight=self._as_tensors(self.sample_weight),
                 batch_size=self.batch_size,
@@ -166,20 +183,20 @@ class Feed:
         is_array = isinstance(leaf, np.ndarray) and leaf.dtype.kind in _NUMBERS
         if not is_array or not leaf.dtype.isnative:
             return leaf
-        if id(leaf) not in self.tensors:
+        if id(leaf) not in self.tensor_cache:
             dtype = keras.config.floatx() if leaf.dtype.kind == "f" else leaf.dtype
             with tf.device("CPU:0"):  # as tf.data, which reads it, has it there
                 made = tf.convert_to_tensor(leaf.astype(dtype, copy=False))
-            self.tensors[id(leaf)] = leaf, made  # held: another array must not get its number
-        return self.tensors[id(leaf)][1]
+            self.tensor_cache[id(leaf)] = leaf, made  # held: another array must not get its number
+        return self.tensor_cache[id(leaf)][1]
 
     @contextmanager
-    def reading(self, model: Any) -> Iterator[Any]:
+    def open_epoch_iterator(self, model: Any) -> Iterator[Any]:
         """The epoch iterator, its data released at the end and not when Python next collects.
 
         It holds a generator that holds it, so TensorFlow's iterator and its threads would live on.
         """
-        epochs = self.epochs(model)
+        epochs = self.create_epoch_iterator(model)
         try:
             yield epochs
         finally:
@@ -188,10 +205,10 @@ class Feed:
 
     def batches_dataset(self, model: Any) -> Any:
         """The batches of one epoch as the step receives them, of all replicas together."""
-        return self.batches_of(self.epochs(model))
+        return self.dataset_of_epochs(self.create_epoch_iterator(model))
 
     @staticmethod
-    def batches_of(epochs: Any) -> Any:
+    def dataset_of_epochs(epochs: Any) -> Any:
         """The same of an epoch iterator."""
         dataset = epochs._distributed_dataset
         return (
@@ -201,17 +218,17 @@ class Feed:
         )
 
 
-def executions(epochs: Any) -> Iterator[tuple[int, int, Any]]:
+def iterate_executions(epochs: Any) -> Iterator[tuple[int, int, Any]]:
     """Of one epoch: the first and the last step of each, and the iterator that it reads.
 
     Args:
-        epochs: From :meth:`Feed.epochs`.
+        epochs: From :meth:`Feed.create_epoch_iterator`.
     """
     for begin, *end, iterator in epochs:  # Keras tells the last step from 3.11 on
         yield begin, end[0] if end else begin + epochs.steps_per_execution - 1, iterator
 
 
-def batch_samples(batch: Any) -> int | None:
+def count_batch_samples(batch: Any) -> int | None:
     """Samples in one batch: the first dimension of its first dense leaf."""
     for leaf in tf.nest.flatten(batch, expand_composites=False):
         if isinstance(leaf, tf.RaggedTensor):

@@ -10,12 +10,12 @@ from types import CellType, CodeType, FunctionType, GeneratorType
 from typing import Any, Final
 
 from uncork.core.base.errors import NothingToMeasure
-from uncork.pycode.frames.stack import code_place
+from uncork.pycode.frames.stack import code_location
 
 _RAW: Final = inspect.CO_VARARGS, inspect.CO_VARKEYWORDS
 
 
-class OnePass:
+class SharedGenerator:
     """Stands in for a generator: each of its batches goes to one reader, none of them twice.
 
     A generator cannot be read again, so what measures it moves it on: only for a process that ends
@@ -29,14 +29,14 @@ class OnePass:
         name: Of its function.
         code: What it runs.
         function: That made it, as far as the generator itself still knows.
-        ended: Set once it has ended for good: a reader inside a pipeline gets that error in
+        has_ended: Set once it has ended for good: a reader inside a pipeline gets that error in
             TensorFlow's words.
 
     Example:
         >>> def rows():
         ...     yield from ((row,) for row in range(2))
-        >>> both = OnePass(rows())
-        >>> one, other = both.reader(), both.reader()
+        >>> both = SharedGenerator(rows())
+        >>> one, other = both.create_reader(), both.create_reader()
         >>> next(one), next(other), next(one)
         ((0,), (1,), (0,))
     """
@@ -49,19 +49,19 @@ class OnePass:
         self._arguments = _arguments(generator)
         self._lock = threading.Lock()
         self._taken = 0
-        self.ended: NothingToMeasure | None = None
+        self.has_ended: NothingToMeasure | None = None
 
     @property
-    def at(self) -> str:
+    def location(self) -> str:
         """Where its function begins."""
-        return code_place(self.code)
+        return code_location(self.code)
 
-    def reader(self) -> Generator[Any, None, None]:
+    def create_reader(self) -> Generator[Any, None, None]:
         """A generator, as Keras wants one; it never ends."""
         while True:
-            yield self.take()
+            yield self.next_batch()
 
-    def take(self) -> Any:
+    def next_batch(self) -> Any:
         """The next batch.
 
         Raises:
@@ -75,8 +75,8 @@ class OnePass:
                 self._generator = self.function(*args, **kwargs)
                 with suppress(StopIteration):
                     return self._next()
-            self.ended = self._end()
-            raise self.ended
+            self.has_ended = self._end()
+            raise self.has_ended
 
     def _next(self) -> Any:
         made = next(self._generator)
@@ -91,20 +91,20 @@ class OnePass:
         )
 
 
-def read_on(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+def share_generator(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
     """Arguments of a ``fit`` whose generator, if it is fed by one, can be read by many.
 
     Args:
         arguments: Bound, with defaults.
     """
     x = arguments.get("x")
-    return {**arguments, "x": OnePass(x)} if isinstance(x, GeneratorType) else arguments
+    return {**arguments, "x": SharedGenerator(x)} if isinstance(x, GeneratorType) else arguments
 
 
-def for_keras(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+def with_generator_reader(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
     """The same arguments as Keras takes them: with a generator of its own, where many read one."""
     x = arguments.get("x")
-    return {**arguments, "x": x.reader()} if isinstance(x, OnePass) else arguments
+    return {**arguments, "x": x.create_reader()} if isinstance(x, SharedGenerator) else arguments
 
 
 def _function_of(generator: GeneratorType[Any, None, None]) -> FunctionType:

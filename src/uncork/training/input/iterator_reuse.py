@@ -28,7 +28,7 @@ from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 from tensorflow.python.eager import context
 
 # Batches of a call. What takes more of them gains little, and is better read ahead of its steps.
-MOST_BATCHES: Final = 32
+MAX_BATCHES: Final = 32
 # Forms of batches, and orders of seeded shuffles, that are kept at the same time.
 _MOST_KEPT: Final = 64
 _HOST: Final = "/CPU:0"
@@ -46,43 +46,43 @@ class ReusedIterators:
         >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
         >>> model.compile(loss="mse")
         >>> x, kept = np.ones((3, 2), "float32"), ReusedIterators()
-        >>> with kept.in_force():
+        >>> with kept.active():
         ...     [model.evaluate(x, x[:, :1], verbose=0) > 0 for _ in range(2)]
         [True, True]
         >>> kept.calls, kept.made
         (2, 1)
 
     Attributes:
-        calls: Epochs that were read through one.
-        made: How many there are.
+        epoch_count: Epochs that were read through one.
+        iterator_count: How many there are.
     """
 
     def __init__(self) -> None:
-        self.calls = self.made = 0
+        self.epoch_count = self.iterator_count = 0
         self._free: dict[Any, list[_Lane]] = {}
         self._orders = _Orders()
 
     @contextmanager
-    def in_force(self) -> Iterator[None]:
+    def active(self) -> Iterator[None]:
         """Calls of Keras's inside the block read small arrays through what is kept."""
         outer = keras_trainer.TFEpochIterator
-        self.put_in_force()
+        self.activate()
         try:
             yield
         finally:
             keras_trainer.TFEpochIterator = outer
 
-    def put_in_force(self) -> None:
+    def activate(self) -> None:
         """The same for all calls from now on."""
         keras_trainer.TFEpochIterator = type("TFEpochIterator", (_Epochs,), {"iterators": self})
 
     @staticmethod
-    def give_back() -> None:
+    def restore() -> None:
         """Calls from now on read through Keras's own."""
         keras_trainer.TFEpochIterator = _Epochs.__base__
 
     @contextmanager
-    def reading(self, batches: Any, spec: Any) -> Iterator[Any]:
+    def open_iterator(self, batches: Any, spec: Any) -> Iterator[Any]:
         """An iterator over these batches.
 
         It is kept for the next epoch only where this one was read to its end, and no further.
@@ -93,77 +93,84 @@ class ReusedIterators:
         """
         free = self._free.setdefault(_key(spec), [])
         lane = free.pop() if free else self._new_lane(spec)
-        self.calls += 1
+        self.epoch_count += 1
         try:
             lane.put(batches)
             yield lane.iterator
         except BaseException:  # left, perhaps while Python collects garbage: no op may run here
-            self.made -= 1
+            self.iterator_count -= 1
             raise
         if lane.is_read:
             free.append(lane)
         else:
-            self.made -= 1
+            self.iterator_count -= 1
 
     @contextmanager
-    def handing(self, batches: Any, spec: Any) -> Iterator[Any]:
+    def open_python_batches(self, batches: Any, spec: Any) -> Iterator[Any]:
         """The same batches for somebody who takes them in Python: nothing need be kept."""
-        self.calls += 1
+        self.epoch_count += 1
         yield (keras.tree.pack_sequence_as(spec, batch) for batch in batches)
 
-    def may_serve(self, adapter: Any, steps_per_execution: int) -> bool:
+    def can_serve(self, adapter: Any, steps_per_execution: int) -> bool:
         """Whether a call is brief, and of a kind whose batches are sure to be the same."""
         is_known = hasattr(keras_epochs.EpochIterator, _ENUMERATE)
         if not is_known or type(adapter) is not ArrayDataAdapter:
             return False
         count = adapter.num_batches
         return (
-            0 < count <= MOST_BATCHES
+            0 < count <= MAX_BATCHES
             and count % steps_per_execution == 0
             and adapter._shuffle in (True, False)
             and all(_is_dense(leaf) for leaf in keras.tree.flatten(adapter._inputs))
-            and (self.made < _MOST_KEPT or bool(self._free.get(_key(_spec(adapter)))))
+            and (self.iterator_count < _MOST_KEPT or bool(self._free.get(_key(_spec(adapter)))))
             and (not adapter._shuffle or self._orders.knows(adapter))
         )
 
-    def taken(self, adapter: Any) -> Taken:
+    def copy_inputs(self, adapter: Any) -> CallInputs:
         """What all epochs of a call are cut from, as it is now."""
         rows = self._orders.order(adapter) if adapter._shuffle else np.arange(adapter._num_samples)
         with tf.device(_HOST):
             arrays = [tf.convert_to_tensor(a) for a in keras.tree.flatten(_sliceable(adapter))]
-        return Taken(arrays, _spec(adapter), adapter._num_samples, adapter._batch_size, rows)
+        return CallInputs(arrays, _spec(adapter), adapter._num_samples, adapter._batch_size, rows)
 
-    def batches(self, taken: Taken) -> list[list[Any]]:
+    def cut_batches(self, inputs: CallInputs) -> list[list[Any]]:
         """One epoch, cut as Keras does."""
-        rows = self._orders.unseeded(taken.count) if taken.rows is None else taken.rows
+        rows = (
+            self._orders.unseeded(inputs.sample_count)
+            if inputs.row_order is None
+            else inputs.row_order
+        )
         with tf.device(_HOST):
             return [
-                [tf.gather(array, rows[begin : begin + taken.size]) for array in taken.arrays]
-                for begin in range(0, taken.count, taken.size)
+                [
+                    tf.gather(array, rows[begin : begin + inputs.batch_size])
+                    for array in inputs.arrays
+                ]
+                for begin in range(0, inputs.sample_count, inputs.batch_size)
             ]
 
     def _new_lane(self, spec: Any) -> _Lane:
-        self.made += 1
+        self.iterator_count += 1
         return _Lane(spec)
 
 
 @dataclass(frozen=True)
-class Taken:
+class CallInputs:
     """What a call was given. Keras copies it when the call begins, and trains on that to its end.
 
     Attributes:
         arrays: Copies of the user's, which may be written to by a callback, or a thread.
         spec: Of a batch.
-        count: Of samples.
-        size: Of a batch.
-        rows: The order of the samples; None for another one in each epoch.
+        sample_count: Of samples.
+        batch_size: Of a batch.
+        row_order: The order of the samples; None for another one in each epoch.
     """
 
     arrays: list[Any]
     spec: Any
-    count: int
-    size: int
-    rows: Any
+    sample_count: int
+    batch_size: int
+    row_order: Any
 
 
 class _Epochs(keras_trainer.TFEpochIterator):  # type: ignore[misc]
@@ -174,7 +181,7 @@ class _Epochs(keras_trainer.TFEpochIterator):  # type: ignore[misc]
     def __init__(self, distribute_strategy: Any = None, *args: Any, **kwargs: Any) -> None:
         # Of Keras's methods only predict gives none, and it takes its batches in Python.
         self._predicts = "y" not in kwargs
-        self._taken: Taken | None = None
+        self._taken: CallInputs | None = None
         alone = (
             tf.executing_eagerly()
             and not tf.distribute.has_strategy()
@@ -183,9 +190,9 @@ class _Epochs(keras_trainer.TFEpochIterator):  # type: ignore[misc]
         # An adapter of a generator reads from it when it is made: it must not be made twice.
         if alone and _are_dense([kwargs.get(name) for name in _GIVEN]):
             keras_epochs.EpochIterator.__init__(self, *args, **kwargs)
-            served = self.iterators.may_serve(self.data_adapter, self.steps_per_execution)
+            served = self.iterators.can_serve(self.data_adapter, self.steps_per_execution)
             if served and self.steps_per_epoch is None:
-                self._taken = self.iterators.taken(self.data_adapter)
+                self._taken = self.iterators.copy_inputs(self.data_adapter)
         if self._taken is None:
             super().__init__(distribute_strategy, *args, **kwargs)
 
@@ -197,8 +204,10 @@ class _Epochs(keras_trainer.TFEpochIterator):  # type: ignore[misc]
         if self._taken is None:
             yield from steps
             return
-        batches = self.iterators.batches(self._taken)
-        read = self.iterators.handing if self._predicts else self.iterators.reading
+        batches = self.iterators.cut_batches(self._taken)
+        read = (
+            self.iterators.open_python_batches if self._predicts else self.iterators.open_iterator
+        )
         with read(batches, self._taken.spec) as iterator:
             for *step, _ in steps:
                 yield (*step, iterator)
@@ -215,7 +224,7 @@ class _Lane:
         leaves = keras.tree.flatten(spec)
         self._put, self._fed = 0, 0
         with tf.device(_HOST):
-            self._queue = queue = tf.queue.FIFOQueue(2 * MOST_BATCHES, [s.dtype for s in leaves])
+            self._queue = queue = tf.queue.FIFOQueue(2 * MAX_BATCHES, [s.dtype for s in leaves])
             self._asked = asked = tf.Variable(0, trainable=False, dtype=tf.int64)
 
             def is_there(_: Any) -> Any:

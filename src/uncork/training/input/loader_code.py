@@ -16,20 +16,20 @@ _LEAST_BYTES: Final = 1 << 20
 _MOST_BYTES: Final = 1 << 30
 
 
-def loading_method(dataset: Any) -> FunctionType | None:
+def user_getitem(dataset: Any) -> FunctionType | None:
     """The user's ``__getitem__``, without what may have been put around it."""
     method = inspect.unwrap(getattr(type(dataset), "__getitem__", None) or len)
     return method if isinstance(method, FunctionType) else None
 
 
-def reached_arrays(dataset: Any) -> list[Any]:
+def reachable_arrays(dataset: Any) -> list[Any]:
     """Large NumPy arrays that a loader reads from: its module's, its own, those it closes over."""
-    method = loading_method(dataset)
+    method = user_getitem(dataset)
     groups = _groups(dataset, method) if method is not None else ()
     return [value for group in groups for value in group.values() if _is_large(value)]
 
 
-def in_float32(dataset: Any) -> Callable[[int], Any] | None:
+def create_float32_loader(dataset: Any) -> Callable[[int], Any] | None:
     """What makes a batch, with the float64 arrays that it reads from in float32.
 
     The user's dataset, its arrays and its module stay as they are: the method runs as a copy, on a
@@ -41,8 +41,8 @@ def in_float32(dataset: Any) -> Callable[[int], Any] | None:
     Returns:
         None where it reads from no such arrays, or from more than a gigabyte of them.
     """
-    method = loading_method(dataset)
-    wide = {id(array): array for array in reached_arrays(dataset) if array.dtype == np.float64}
+    method = user_getitem(dataset)
+    wide = {id(array): array for array in reachable_arrays(dataset) if array.dtype == np.float64}
     if method is None or not wide or sum(a.nbytes for a in wide.values()) > _MOST_BYTES:
         return None
     with suppress(Exception), np.errstate(all="ignore"):  # an object that cannot be copied

@@ -18,22 +18,26 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from uncork.core.edits.edit import AHEAD, MOST_PROCESSES, MOST_WORKERS
-from uncork.core.evidence.stage import Copied, Keepable, Stage
-from uncork.measure.machine.probe import cpus
-from uncork.measure.profile.statement_profiler import Statement, statements
-from uncork.pycode.frames.stack import place
-from uncork.pycode.frames.value_origin import origin
-from uncork.pycode.purity.index_dependence import Dependence, dependence
+from uncork.core.edits.edit import MAX_PROCESSES, MAX_WORKERS, PREFETCHED_BATCHES_PER_WORKER
+from uncork.core.evidence.stage import ArrayCopy, Memoization, Stage
+from uncork.measure.machine.probe import usable_cpus
+from uncork.measure.profile.statement_profiler import StatementCost, profile_statements
+from uncork.pycode.frames.stack import format_location
+from uncork.pycode.frames.value_origin import find_array_origin
+from uncork.pycode.purity.index_dependence import Dependence, find_dependence
 from uncork.pycode.purity.memoized_function import values_bytes
-from uncork.pycode.purity.random_draws import draws_kept
+from uncork.pycode.purity.random_draws import preserve_random_states
 from uncork.pycode.purity.reachability import state_digest
 from uncork.training.input.feed import Feed
-from uncork.training.input.forked_workers import Makers
-from uncork.training.input.generator_stream import OnePass
-from uncork.training.input.loader_code import in_float32, loading_method, reached_arrays
-from uncork.training.input.loader_edits import begins_epochs, repeats_epochs, workers_of
-from uncork.training.input.loader_processes import why_not_forked
+from uncork.training.input.forked_workers import BatchWorkers
+from uncork.training.input.generator_stream import SharedGenerator
+from uncork.training.input.loader_code import create_float32_loader, reachable_arrays, user_getitem
+from uncork.training.input.loader_edits import (
+    has_epoch_begin_hook,
+    has_identical_epochs,
+    worker_count,
+)
+from uncork.training.input.loader_processes import fork_refusal
 
 # Batches made to time a loader; the first one is not counted, it opens files and warms caches.
 _BATCHES: Final = 6
@@ -60,28 +64,28 @@ _LEAST_BYTES: Final = 1 << 20
 _OF_COPIES: Final = 0.2
 
 
-def loader_stages(feed: Feed) -> tuple[Stage, ...]:
+def measure_loader_stages(feed: Feed) -> tuple[Stage, ...]:
     """The stage behind a feed that is no tf.data pipeline; empty for plain arrays.
 
     Args:
         feed: Of the training; a ``PyDataset`` is asked for some of its batches, and draws what it
             would have drawn all the same if its generators are NumPy's.
     """
-    if isinstance(feed.x, OnePass):
+    if isinstance(feed.x, SharedGenerator):
         return (_generator_stage(feed.x),)
     if feed.kind != "pydataset":
         return ()
-    with draws_kept(feed.x):
+    with preserve_random_states(feed.x):
         return (_stage(feed.x),)
 
 
 def _stage(dataset: Any) -> Stage:
     cost = _cost(dataset)
-    workers = workers_of(dataset)
+    workers = worker_count(dataset)
     needs: Dependence = "more"
     if cost.wall_s <= _SLOWEST_S:
-        needs = dependence(dataset, cost.looks)
-    in_threads = needs != "more" and workers == 1 and not begins_epochs(dataset)
+        needs = find_dependence(dataset, cost.looks)
+    in_threads = needs != "more" and workers == 1 and not has_epoch_begin_hook(dataset)
     together_s = _in_threads(dataset, cost) if in_threads else None
     apart_s = _in_processes(dataset, cost, together_s, draws=needs == "draws")
     watched = _watched(dataset) if cost.wall_s <= _LONGEST_S else ()
@@ -94,40 +98,40 @@ def _stage(dataset: Any) -> Stage:
         name=type(dataset).__name__,
         cpu_s_per_element=cost.cpu_s,
         wall_s_per_element=cost.wall_s,
-        threads_wall_s_per_element=together_s,
-        processes_wall_s_per_element=apart_s,
-        keepable=_keepable(dataset, cost) if needs == "index" else None,
+        threaded_wall_s_per_element=together_s,
+        multiprocess_wall_s_per_element=apart_s,
+        memoization=_keepable(dataset, cost) if needs == "index" else None,
         float32_cpu_s_per_element=single_s,
-        wide_at=None if single_s is None else _wide_at(dataset),
+        float64_at=None if single_s is None else _wide_at(dataset),
         bytes_per_element=cost.bytes or None,
         elements_per_step=1.0,
         parallelism=workers if workers > 1 else 1,
-        random=needs != "index",
-        python=True,
-        copied=_copied(dataset, watched, cost.bytes),
+        is_random=needs != "index",
+        has_python_code=True,
+        array_copy=_copied(dataset, watched, cost.bytes),
     )
 
 
-def _generator_stage(generator: OnePass) -> Stage:
-    cost = _cost_of(lambda _index: generator.take(), range(_BATCHES + 1))
-    watched: tuple[Statement, ...] = ()
+def _generator_stage(generator: SharedGenerator) -> Stage:
+    cost = _cost_of(lambda _index: generator.next_batch(), range(_BATCHES + 1))
+    watched: tuple[StatementCost, ...] = ()
     if cost.wall_s <= _LONGEST_S:
         with suppress(Exception):  # the user's code, which may mind being watched
-            watched = statements(generator.function, generator.take)
+            watched = profile_statements(generator.function, generator.next_batch)
     most = max(watched, key=lambda s: s.share, default=None)
     one = most if most is not None and most.share >= _MOST else None
     return Stage(
         index=0,
         kind="generator",
-        at=place(generator.code.co_filename, one.line) if one else generator.at,
+        at=format_location(generator.code.co_filename, one.line) if one else generator.location,
         name=generator.name,
         cpu_s_per_element=cost.cpu_s,
         wall_s_per_element=cost.wall_s,
         bytes_per_element=cost.bytes or None,
         elements_per_step=1.0,
         parallelism=1,
-        random=True,
-        python=True,
+        is_random=True,
+        has_python_code=True,
     )
 
 
@@ -173,15 +177,17 @@ def _cost_of(make: Callable[[int], Any], given: Iterable[int]) -> _Cost:
     return _Cost(cpu_s / _BATCHES, wall_s / _BATCHES, handing_over_s / _BATCHES, nbytes)
 
 
-def _keepable(dataset: Any, cost: _Cost) -> Keepable | None:
-    if not repeats_epochs(dataset) or not cost.bytes:
+def _keepable(dataset: Any, cost: _Cost) -> Memoization | None:
+    if not has_identical_epochs(dataset) or not cost.bytes:
         return None
-    return Keepable(bytes=cost.bytes * dataset.num_batches, wall_s_per_element=cost.handing_over_s)
+    return Memoization(
+        total_bytes=cost.bytes * dataset.num_batches, hit_wall_s_per_element=cost.handing_over_s
+    )
 
 
 def _in_threads(dataset: Any, cost: _Cost) -> float | None:
     """Elapsed seconds of a batch where every core has a thread that makes some."""
-    threads = min(MOST_WORKERS, math.ceil(cpus()))
+    threads = min(MAX_WORKERS, math.ceil(usable_cpus()))
     if threads < 2:
         return None
     indices = itertools.cycle(range(dataset.num_batches or _BATCHES + 1))
@@ -202,16 +208,16 @@ def _in_processes(
 
     Tried where threads leave something: they have no part in Python that computes.
     """
-    processes = min(MOST_PROCESSES, math.ceil(cpus()))
-    if together_s is None or cost.wall_s < _BRIEF_S or why_not_forked(dataset):
+    processes = min(MAX_PROCESSES, math.ceil(usable_cpus()))
+    if together_s is None or cost.wall_s < _BRIEF_S or fork_refusal(dataset):
         return None
     if together_s < _HELPED * cost.wall_s / processes:
         return None
     indices = itertools.cycle(range(dataset.num_batches or _BATCHES + 1))
-    begin, ours = time.perf_counter(), AHEAD * cost.looks * processes
+    begin, ours = time.perf_counter(), PREFETCHED_BATCHES_PER_WORKER * cost.looks * processes
     makers = None
     try:
-        makers = Makers(dataset.__getitem__, processes, draws=draws)
+        makers = BatchWorkers(dataset.__getitem__, processes, is_random=draws)
         _made_by(makers, itertools.islice(indices, processes))
         begun_s, begin = time.perf_counter() - begin, time.perf_counter()
         _made_by(makers, itertools.islice(indices, ours))
@@ -220,40 +226,42 @@ def _in_processes(
         return seconds + begun_s / (dataset.num_batches or math.inf)
     except Exception:  # none begins, or one hangs, or what it makes cannot be handed over
         if makers is not None:
-            makers.close(at_once=True)
+            makers.close(is_immediate=True)
         return None
 
 
-def _made_by(makers: Makers, indices: Iterable[int]) -> None:
-    for asked in [makers.ask(index) for index in indices]:
+def _made_by(makers: BatchWorkers, indices: Iterable[int]) -> None:
+    for asked in [makers.submit(index) for index in indices]:
         asked.result(_HANGING_S)
 
 
-def _watched(dataset: Any) -> tuple[Statement, ...]:
-    method = loading_method(dataset)
+def _watched(dataset: Any) -> tuple[StatementCost, ...]:
+    method = user_getitem(dataset)
     with suppress(Exception):  # the user's code, which may mind being watched
-        return () if method is None else statements(method, lambda: dataset[0])
+        return () if method is None else profile_statements(method, lambda: dataset[0])
     return ()
 
 
-def _copied(dataset: Any, watched: Sequence[Statement], used_bytes: int) -> Copied | None:
+def _copied(dataset: Any, watched: Sequence[StatementCost], used_bytes: int) -> ArrayCopy | None:
     """The costliest statement that copies an array much larger than the batch.
 
     It is known by what it fills, and by an array of such a size that the loader reads from: a
     decoder fills much memory, too, and nobody could pick the rows before.
     """
-    largest = max((array.nbytes for array in reached_arrays(dataset)), default=0)
+    largest = max((array.nbytes for array in reachable_arrays(dataset)), default=0)
     least = max(_LEAST_BYTES, _MANY * used_bytes)
     wasteful = [
         statement
         for statement in watched
-        if least <= statement.made_bytes <= largest / _OF_COPIES and largest >= least
+        if least <= statement.allocated_bytes <= largest / _OF_COPIES and largest >= least
     ]
     most = max(wasteful, key=lambda s: s.share, default=None)
     if most is None or not used_bytes:
         return None
     at = _place(dataset, most.line)
-    return Copied(at=at, share=most.share, made_bytes=most.made_bytes, used_bytes=used_bytes)
+    return ArrayCopy(
+        at=at, share=most.share, copied_bytes=most.allocated_bytes, batch_bytes=used_bytes
+    )
 
 
 def _in_single(dataset: Any, cost: _Cost) -> float | None:
@@ -263,7 +271,7 @@ def _in_single(dataset: Any, cost: _Cost) -> float | None:
     """
     if cost.wall_s > _LONGEST_S:
         return None
-    method, single = loading_method(dataset), in_float32(dataset)
+    method, single = user_getitem(dataset), create_float32_loader(dataset)
     if method is None or single is None:
         return None
     with suppress(Exception):  # a loader that insists on what it was given
@@ -275,8 +283,8 @@ def _in_single(dataset: Any, cost: _Cost) -> float | None:
 
 
 def _wide_at(dataset: Any) -> str | None:
-    wide = [array for array in reached_arrays(dataset) if array.dtype == np.float64]
-    return origin(max(wide, key=lambda array: array.nbytes)) if wide else None
+    wide = [array for array in reachable_arrays(dataset) if array.dtype == np.float64]
+    return find_array_origin(max(wide, key=lambda array: array.nbytes)) if wide else None
 
 
 def _handed_over_s(load: Callable[[int], Any]) -> float:
@@ -298,7 +306,7 @@ def _hand_over(batch: Any) -> list[Any]:
 
 def _place(dataset: Any, line: int | None) -> str | None:
     """``file.py:line`` of a line of the method that makes a batch; of its first one if None."""
-    method = loading_method(dataset)
+    method = user_getitem(dataset)
     try:
         path = inspect.getsourcefile(method) if method else None
         line = line or inspect.getsourcelines(method)[1]  # type: ignore[arg-type]

@@ -17,18 +17,23 @@ import keras
 
 from uncork.core.base.errors import EditRefused
 from uncork.core.edits.edit import (
-    AHEAD,
+    PREFETCHED_BATCHES_PER_WORKER,
     LoaderCache,
     LoaderEdit,
     LoaderProcesses,
     LoaderWorkers,
     PyDatasetEdit,
 )
-from uncork.pycode.purity.memoized_function import own, values_bytes
-from uncork.pycode.purity.random_draws import Draws, in_class
-from uncork.pycode.purity.reachability import loader_digest, reached, state_digest, value_digest
-from uncork.pycode.purity.referrers import owners_of
-from uncork.training.input.loader_processes import InProcesses, end_processes, why_not_forked
+from uncork.pycode.purity.memoized_function import copy_leaf, values_bytes
+from uncork.pycode.purity.random_draws import RandomStates, with_methods
+from uncork.pycode.purity.reachability import (
+    find_reachable,
+    loader_digest,
+    state_digest,
+    value_digest,
+)
+from uncork.pycode.purity.referrers import find_owners
+from uncork.training.input.loader_processes import ProcessLoader, end_processes, fork_refusal
 
 _SETTINGS: Final = ("workers", "max_queue_size")
 _HOOKS: Final = ("on_epoch_begin", "on_epoch_end")
@@ -36,12 +41,12 @@ _HOOKS: Final = ("on_epoch_begin", "on_epoch_end")
 _MORE: Final = 1.25
 
 
-def of_py_dataset(edits: tuple[LoaderEdit, ...]) -> tuple[PyDatasetEdit, ...]:
+def select_py_dataset_edits(edits: tuple[LoaderEdit, ...]) -> tuple[PyDatasetEdit, ...]:
     """Those that are for a ``PyDataset``."""
     return tuple(edit for edit in edits if isinstance(edit, PyDatasetEdit))
 
 
-def edited_loader(dataset: Any, edits: tuple[PyDatasetEdit, ...]) -> Any:
+def copy_with_edits(dataset: Any, edits: tuple[PyDatasetEdit, ...]) -> Any:
     """A copy of a loader that reads the same data in another way; for a trial.
 
     Raises:
@@ -56,9 +61,9 @@ def edited_loader(dataset: Any, edits: tuple[PyDatasetEdit, ...]) -> Any:
 
 
 @contextmanager
-def loader_edited(dataset: Any, given: tuple[LoaderEdit, ...]) -> Iterator[None]:
+def apply_loader_edits(dataset: Any, loader_edits: tuple[LoaderEdit, ...]) -> Iterator[None]:
     """Put edits in force on the user's own loader for as long as the block lasts."""
-    edits = of_py_dataset(given)
+    edits = select_py_dataset_edits(loader_edits)
     if not edits:
         yield
         return
@@ -84,24 +89,24 @@ def check_loader(dataset: Any, edit: PyDatasetEdit) -> None:
         EditRefused: With what was found and what was expected.
     """
     name = type(dataset).__name__
-    if workers_of(dataset) > 1 or getattr(dataset, "use_multiprocessing", False):
+    if worker_count(dataset) > 1 or getattr(dataset, "use_multiprocessing", False):
         raise EditRefused(f"{name} has workers of its own", "one without", "keep them")
     found = loader_digest(dataset)
-    if found != edit.expects:
+    if found != edit.expected_digest:
         raise EditRefused(
             f"the code or the settings of {name} have digest {found}",
-            f"{edit.expects}, for which a loader was seen to depend on its index alone",
+            f"{edit.expected_digest}, for which a loader was seen to depend on its index alone",
             "run 'uncork tune' again",
         )
-    if not isinstance(edit, LoaderCache) and begins_epochs(dataset):
+    if not isinstance(edit, LoaderCache) and has_epoch_begin_hook(dataset):
         raise EditRefused(
             f"{name} has an on_epoch_begin of its own, and Keras lets workers begin before it",
             "a loader without one, or one that does it in on_epoch_end",
             "leave this step out",
         )
-    if isinstance(edit, LoaderProcesses) and (why := why_not_forked(dataset)):
+    if isinstance(edit, LoaderProcesses) and (why := fork_refusal(dataset)):
         raise EditRefused(why, "a loader that processes can be forked for", "leave this step out")
-    if isinstance(edit, LoaderCache) and not repeats_epochs(dataset):
+    if isinstance(edit, LoaderCache) and not has_identical_epochs(dataset):
         raise EditRefused(
             f"{name} changes between epochs, or has no end",
             "batches that are the same in every epoch",
@@ -110,23 +115,23 @@ def check_loader(dataset: Any, edit: PyDatasetEdit) -> None:
     _apply(copy.copy(dataset), edit)  # what cannot be done is refused before anything is changed
 
 
-def workers_of(dataset: Any) -> int:
+def worker_count(dataset: Any) -> int:
     """Threads or processes that make the batches; 1 where the training's own reader does."""
     return int(getattr(dataset, "workers", 1) or 1)
 
 
-def repeats_epochs(dataset: Any) -> bool:
+def has_identical_epochs(dataset: Any) -> bool:
     """As many batches in every epoch, and nothing of the user's that runs between two of them."""
-    return dataset.num_batches is not None and not has_hooks(dataset)
+    return dataset.num_batches is not None and not has_epoch_hooks(dataset)
 
 
-def has_hooks(dataset: Any) -> bool:
+def has_epoch_hooks(dataset: Any) -> bool:
     """Something of the user's runs between two epochs."""
     own = (inspect.unwrap(getattr(type(dataset), hook)) for hook in _HOOKS)  # not of an edit
     return any(o is not getattr(keras.utils.PyDataset, h) for o, h in zip(own, _HOOKS, strict=True))
 
 
-def begins_epochs(dataset: Any) -> bool:
+def has_epoch_begin_hook(dataset: Any) -> bool:
     """Something of the user's runs when an epoch begins: without workers, before its batches."""
     return type(dataset).on_epoch_begin is not keras.utils.PyDataset.on_epoch_begin
 
@@ -161,7 +166,7 @@ def _stop(enqueuer: Any) -> None:
 
 def _enqueuers(dataset: Any) -> list[Any]:
     """What Keras reads a loader in threads with; it holds the loader in its attributes."""
-    owners = owners_of(dataset)
+    owners = find_owners(dataset)
     return [o for o in owners if getattr(o, "py_dataset", None) is dataset and hasattr(o, "stop")]
 
 
@@ -173,12 +178,12 @@ def _apply(dataset: Any, edit: PyDatasetEdit) -> Callable[[], None]:
         _extend(dataset, {"on_epoch_end": _on_epoch_end(class_), **_as_of(class_)})
         return lambda: None
     if isinstance(edit, LoaderProcesses):
-        _ask_from_threads(dataset, AHEAD * edit.processes, edit.processes)
-        elsewhere = InProcesses(dataset, edit.processes, draws=edit.draws)
+        _ask_from_threads(dataset, PREFETCHED_BATCHES_PER_WORKER * edit.processes, edit.processes)
+        elsewhere = ProcessLoader(dataset, edit.processes, is_random=edit.is_random)
         ends = {"on_epoch_end": _on_epoch_end(class_, elsewhere.close)}
         _extend(dataset, {**elsewhere.methods(), **ends, **_as_of(class_)})
         return elsewhere.close
-    kept = _Kept(dataset, edit.bytes)
+    kept = _Kept(dataset, edit.size_bytes)
     _extend(dataset, kept.methods())
     kept.begin(dataset)
     return kept.clear
@@ -187,7 +192,7 @@ def _apply(dataset: Any, edit: PyDatasetEdit) -> Callable[[], None]:
 def _ask_from_threads(dataset: Any, threads: int, makers: int) -> None:
     """Each thread waits for a batch; of those that make them, none is to be idle meanwhile."""
     dataset.workers = threads
-    dataset.max_queue_size = max(dataset.max_queue_size, AHEAD * makers)
+    dataset.max_queue_size = max(dataset.max_queue_size, PREFETCHED_BATCHES_PER_WORKER * makers)
 
 
 def _extend(dataset: Any, methods: dict[str, Any]) -> None:
@@ -197,7 +202,7 @@ def _extend(dataset: Any, methods: dict[str, Any]) -> None:
         EditRefused: Its class cannot be extended.
     """
     try:
-        in_class(dataset, methods)
+        with_methods(dataset, methods)
     except Exception as error:
         raise EditRefused(
             f"no class can be made from {type(dataset).__name__}: {error}",
@@ -264,7 +269,7 @@ class _Kept:
 
     def __init__(self, dataset: Any, most_bytes: int) -> None:
         self._class: Any = type(dataset)
-        self._generators = reached(dataset).generators
+        self._generators = find_reachable(dataset).generators
         self._most = self._room = _MORE * most_bytes
         self._batches: dict[int, Any] = {}
         self._state = ""
@@ -316,9 +321,13 @@ class _Kept:
             return self._class.__getitem__(loader, index)
         kept = self._batches.get(index) if index in self._trusted else None
         if kept is None:
-            state, draws = self._state, Draws(self._generators).all_now()
+            state, draws = self._state, RandomStates(self._generators).all_current_states()
             made = self._class.__getitem__(loader, index)
-            if Draws(self._generators).all_now() != draws or self._state != state or not state:
+            if (
+                RandomStates(self._generators).all_current_states() != draws
+                or self._state != state
+                or not state
+            ):
                 return made
             self._keep(index, made)
             return made
@@ -351,4 +360,4 @@ def _are_equal(made: Any, before: Any) -> bool:
 
 
 def _copied(batch: Any) -> Any:
-    return keras.tree.map_structure(own, batch)
+    return keras.tree.map_structure(copy_leaf, batch)

@@ -22,8 +22,14 @@ from typing import Any, Final
 
 from keras.src.trainers.data_adapters import py_dataset_adapter
 
-from uncork.pycode.purity.reachability import reached
-from uncork.training.input.forked_workers import FORK, Make, Makers, is_maker, note_change
+from uncork.pycode.purity.reachability import find_reachable
+from uncork.training.input.forked_workers import (
+    FORK_METHOD,
+    BatchWorkers,
+    MakeBatch,
+    is_batch_worker,
+    note_loader_change,
+)
 
 # Their code may run in a forked process: they start no threads, and lock nothing for long.
 _SAFE: Final = frozenset({"numpy", "PIL", "pandas"}) | sys.stdlib_module_names
@@ -40,7 +46,7 @@ _MOST_BEGUN: Final = 3
 _PLAIN: Final = (int, float, str, bytes, bool, type(None))
 
 
-def why_not_forked(dataset: Any) -> str:
+def fork_refusal(dataset: Any) -> str:
     """Why a loader's batches cannot be made in forked processes, as part of a sentence; or ``""``.
 
     A process that is forked from one with threads has none of these, and whatever they had locked
@@ -50,28 +56,28 @@ def why_not_forked(dataset: Any) -> str:
     Example:
         >>> import keras
         >>> dataset = keras.utils.PyDataset()
-        >>> why_not_forked(dataset)
+        >>> fork_refusal(dataset)
         ''
         >>> dataset.model = keras.Sequential()
-        >>> "may hang in a forked process" in why_not_forked(dataset)
+        >>> "may hang in a forked process" in fork_refusal(dataset)
         True
     """
     return next(_reasons(dataset), "")
 
 
 def _reasons(dataset: Any) -> Iterator[str]:
-    if FORK not in multiprocessing.get_all_start_methods() or sys.platform == "darwin":
+    if FORK_METHOD not in multiprocessing.get_all_start_methods() or sys.platform == "darwin":
         yield "processes cannot be forked here"
     if multiprocessing.current_process().daemon:
         yield "this process may start no others"
     if _KERAS_ASKS is None:
         yield "this release of Keras has its threads ask for batches otherwise"
-    found = reached(dataset)
+    found = find_reachable(dataset)
     if not found.digest:
         yield "it holds what cannot be looked into"
-    if found.remembers:
+    if found.has_own_state:
         yield "a function of it remembers what it returned, which each process would forget"
-    used = found.libraries
+    used = found.library_names
     other = sorted(used - _SAFE)
     if other:
         yield f"its code uses {', '.join(other)}, which may hang in a forked process"
@@ -79,7 +85,7 @@ def _reasons(dataset: Any) -> Iterator[str]:
         yield f"its code uses pandas, and that {_WITH_THREADS}, which may hang in a forked process"
 
 
-class InProcesses:
+class ProcessLoader:
     """What makes the batches of one loader, epoch after epoch.
 
     Where a process is killed or hangs, a batch cannot be handed over, or making one has drawn or
@@ -90,14 +96,14 @@ class InProcesses:
     Args:
         dataset: Of the user's class.
         processes: How many.
-        draws: It draws random numbers.
+        is_random: It draws random numbers.
     """
 
-    def __init__(self, dataset: Any, processes: int, *, draws: bool) -> None:
+    def __init__(self, dataset: Any, processes: int, *, is_random: bool) -> None:
         self._class: Any = type(dataset)
         self._processes = processes
-        self._draws = draws
-        self._makers: Makers | None = None
+        self._draws = is_random
+        self._makers: BatchWorkers | None = None
         self._changing = threading.Lock()
         self._begun = 0
         self._failed = False
@@ -108,7 +114,7 @@ class InProcesses:
 
         @functools.wraps(class_.__getitem__)
         def __getitem__(loader: Any, index: Any) -> Any:  # noqa: N807
-            if self._failed or is_maker() or not _asked_by_keras(sys._getframe(1)):
+            if self._failed or is_batch_worker() or not _asked_by_keras(sys._getframe(1)):
                 return class_.__getitem__(loader, index)
             return self._batch(loader, index)
 
@@ -132,8 +138,8 @@ class InProcesses:
 
     def _changed(self, before: Any, value: Any) -> None:
         """An attribute of the loader had this value before, and has that one now."""
-        if is_maker():
-            note_change()
+        if is_batch_worker():
+            note_loader_change()
         elif before is not value and not _are_equal(before, value):
             self._end()
 
@@ -145,7 +151,7 @@ class InProcesses:
 
     def _batch(self, loader: Any, index: Any) -> Any:
         make = functools.partial(self._class.__getitem__, loader)
-        makers: Makers | None = None
+        makers: BatchWorkers | None = None
         try:
             makers, asked = self._asked(loader, make, index)
             as_promised, batch = asked.result(_PATIENCE_S) if asked else (False, None)
@@ -165,28 +171,30 @@ class InProcesses:
         return make(index)
 
     def _asked(
-        self, loader: Any, make: Make, index: Any
-    ) -> tuple[Makers | None, Future[tuple[bool, Any]] | None]:
+        self, loader: Any, make: MakeBatch, index: Any
+    ) -> tuple[BatchWorkers | None, Future[tuple[bool, Any]] | None]:
         """None where they are to be made here: processes have failed, or begun too often."""
         with self._changing:
             if self._failed or (self._makers is None and self._begun >= _MOST_BEGUN):
                 return None, None
             if self._makers is None:
                 self._begun += 1
-                found = reached(loader)
+                found = find_reachable(loader)
                 if not found.digest:
                     raise _UnseenError("it holds what cannot be looked into")
-                self._makers = Makers(make, self._processes, found.generators, draws=self._draws)
-            return self._makers, self._makers.ask(index)
+                self._makers = BatchWorkers(
+                    make, self._processes, found.generators, is_random=self._draws
+                )
+            return self._makers, self._makers.submit(index)
 
-    def _fail(self, makers: Makers | None, why: str) -> None:
+    def _fail(self, makers: BatchWorkers | None, why: str) -> None:
         """Unless those that were asked have been ended meanwhile, as the loader was changed."""
         with self._changing:
             if self._failed or makers is not self._makers:
                 return
             self._failed, self._makers = True, None
         if makers is not None:
-            makers.close(at_once=True)
+            makers.close(is_immediate=True)
         name = self._class.__name__
         said = f"uncork: batches of {name} are made in this process from here on: {why}"
         try:

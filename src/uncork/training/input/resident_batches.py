@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-from uncork.training.input.feed import batch_samples
+from uncork.training.input.feed import count_batch_samples
 
 # Of batches that differ in shape, as many as show how long a step takes on the whole: some tens,
 # unless reading them takes longer than a block of the measurement, or they are large.
@@ -19,7 +19,7 @@ _MOST_BYTES: Final = 64 << 20
 _FEW: Final = 2
 
 
-def held(batches: Any, *, compiled: bool = False) -> tuple[Any, ...]:
+def collect_resident_batches(batches: Any, *, is_compiled: bool = False) -> tuple[Any, ...]:
     """One full batch; where shapes differ from batch to batch, the first ones.
 
     What a step costs depends on the length of its sequences: on one batch over and over it would be
@@ -27,23 +27,28 @@ def held(batches: Any, *, compiled: bool = False) -> tuple[Any, ...]:
 
     Args:
         batches: A dataset of them.
-        compiled: Each shape has to be compiled, by XLA: fewer are then enough.
+        is_compiled: Each shape has to be compiled, by XLA: fewer are then enough.
 
     Returns:
         None at all of an empty dataset.
 
     Example:
         >>> lengths = tf.data.Dataset.from_tensor_slices([3, 5, 4])
-        >>> [batch.shape[1] for batch in held(lengths.map(lambda length: tf.zeros((2, length))))]
+        >>> [
+        ...     batch.shape[1]
+        ...     for batch in collect_resident_batches(
+        ...         lengths.map(lambda length: tf.zeros((2, length)))
+        ...     )
+        ... ]
         [3, 5, 4]
-        >>> len(held(tf.data.Dataset.range(100).batch(10)))
+        >>> len(collect_resident_batches(tf.data.Dataset.range(100).batch(10)))
         1
     """
-    found = list(_first(batches, _MOST_COMPILED if compiled else _MOST))
+    found = list(_first(batches, _MOST_COMPILED if is_compiled else _MOST))
     if len({_lengths(batch) for batch in found}) > 1:
         return tuple(found)
     # Data that shuffles whole batches may begin with the short one.
-    return (max(found, key=lambda batch: batch_samples(batch) or 0),) if found else ()
+    return (max(found, key=lambda batch: count_batch_samples(batch) or 0),) if found else ()
 
 
 def _first(batches: Any, most: int) -> Iterator[Any]:

@@ -13,24 +13,25 @@ from uncork.training.input.feed import Feed
 
 
 @dataclass(frozen=True)
-class Validating:
+class ValidationSetup:
     """The validation of a ``fit``: data that can be read at will.
 
     Attributes:
         feed: Its data, cut into batches as ``fit`` would.
-        every: Epochs from one to the next.
-        times: How many of them there are, one at least.
+        epoch_interval: Epochs from one to the next.
+        validation_count: How many of them there are, one at least.
     """
 
     feed: Feed
-    every: int
-    times: int
+    epoch_interval: int
+    validation_count: int
 
     @classmethod
-    def of(cls, arguments: Mapping[str, Any]) -> Validating | None:
+    def from_arguments(cls, arguments: Mapping[str, Any]) -> ValidationSetup | None:
         """From the arguments of a ``fit``; None without validation, or where Python makes it.
 
-        Keras validates where the number of an epoch, from 1 on, is a multiple of ``every``.
+        Keras validates where the number of an epoch, from 1 on, is a multiple of
+        ``epoch_interval``.
         """
         every = arguments.get("validation_freq") or 1
         data = arguments.get("validation_data")
@@ -54,13 +55,13 @@ class Validating:
         return cls(feed, every, times) if times and feed.kind in ("tf.data", "numpy") else None
 
 
-def validation_steps(arguments: Mapping[str, Any]) -> int | None:
+def configured_validation_steps(arguments: Mapping[str, Any]) -> int | None:
     """As given to ``fit``; None where it was not, or nothing is validated.
 
     Example:
-        >>> validation_steps({"validation_data": object(), "validation_steps": 10})
+        >>> configured_validation_steps({"validation_data": object(), "validation_steps": 10})
         10
-        >>> validation_steps({"validation_steps": 10}) is None
+        >>> configured_validation_steps({"validation_steps": 10}) is None
         True
     """
     steps = arguments.get("validation_steps")

@@ -10,7 +10,7 @@ from typing import Any, Final
 import keras
 import tensorflow as tf
 
-from uncork.pycode.frames.layer_registry import Layers
+from uncork.pycode.frames.layer_registry import LayerRegistry
 
 Shape = tuple[int, ...]
 
@@ -23,7 +23,7 @@ _UNKNOWN: Final = 10**9
 _LARGE: Final = 1000
 
 
-class Tables:
+class EmbeddingTables:
     """Large tables that a step looks rows up in.
 
     Args:
@@ -32,27 +32,27 @@ class Tables:
         batch_size: Samples of the step.
     """
 
-    def __init__(self, layers: Layers, ops: Sequence[Any], batch_size: int | None) -> None:
+    def __init__(self, layers: LayerRegistry, ops: Sequence[Any], batch_size: int | None) -> None:
         self._layers = dict(_tables(layers))
         self._used = _looked_up(ops, self._layers, batch_size)
 
-    def of(self, op: Any) -> Shape | None:
+    def table_of_op(self, op: Any) -> Shape | None:
         """The one that an op makes, or writes, as a whole."""
         made = (shape for tensor in op.outputs or op.inputs for shape in _shapes(tensor))
         return next((shape for shape in made if shape in self._used), None)
 
-    def layer(self, table: Shape) -> Any:
+    def layer_of_table(self, table: Shape) -> Any:
         """Whose it is."""
         return self._layers[table]
 
-    def rows_used(self, table: Shape) -> int:
+    def max_used_rows(self, table: Shape) -> int:
         """What a step looks up, at most."""
         return self._used[table]
 
 
-def _tables(layers: Layers) -> Iterator[tuple[Shape, Any]]:
+def _tables(layers: LayerRegistry) -> Iterator[tuple[Shape, Any]]:
     """Embeddings by the shape of their tables; none where two have one shape."""
-    found = [e for e in layers.known() if isinstance(e, keras.layers.Embedding) and e.built]
+    found = [e for e in layers.live_layers() if isinstance(e, keras.layers.Embedding) and e.built]
     shapes = Counter(tuple(each.embeddings.shape) for each in found)
     for each in found:
         shape = tuple(each.embeddings.shape)

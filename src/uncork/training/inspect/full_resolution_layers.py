@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import keras
 
-from uncork.core.evidence.model import FullSize
-from uncork.pycode.frames.layer_registry import Layers
+from uncork.core.evidence.model import FullResolutionLayer
+from uncork.pycode.frames.layer_registry import LayerRegistry
 
 _layers: Final[Any] = keras.layers
 _CONVOLUTIONS: Final = (
@@ -32,7 +32,7 @@ _LONG: Final = 64
 _WIDER: Final = 2
 
 
-def full_size(layers: Layers) -> Iterator[FullSize]:
+def find_full_resolution_layers(layers: LayerRegistry) -> Iterator[FullResolutionLayer]:
     """Convolutions and recurrent layers before which nothing has made the input coarser.
 
     Each line once. Kernels are told by line, so of one that makes coarser layers as well, in a loop
@@ -41,27 +41,31 @@ def full_size(layers: Layers) -> Iterator[FullSize]:
     Args:
         layers: Of the script.
     """
-    known = layers.known()
-    found: dict[int, FullSize] = {}
+    known = layers.live_layers()
+    found: dict[int, FullResolutionLayer] = {}
     for layer, size in _convolutions(known):
         found[id(layer)] = _told(layer, layers, size, "strides", 2 ** len(size))
     for layer, steps, together in _recurrent(known):
         found[id(layer)] = _told(layer, layers, (steps,), "stacking", together)
     others = {_place(layer, layers) for layer in known if id(layer) not in found}
-    lines: dict[tuple[str, str | None], FullSize] = {}
-    for each in sorted(found.values(), key=lambda each: each.size, reverse=True):
+    lines: dict[tuple[str, str | None], FullResolutionLayer] = {}
+    for each in sorted(found.values(), key=lambda each: each.position_counts, reverse=True):
         lines.setdefault((each.layer, each.at), each)
     yield from (each for line, each in lines.items() if line not in others)
 
 
-def _told(layer: Any, layers: Layers, size: tuple[int, ...], by: Any, fewer: int) -> FullSize:
+def _told(
+    layer: Any, layers: LayerRegistry, size: tuple[int, ...], by: Any, fewer: int
+) -> FullResolutionLayer:
     name, at = _place(layer, layers)
-    return FullSize(layer=name, at=at, size=size, reduced_by=by, fewer=fewer)
+    return FullResolutionLayer(
+        layer=name, at=at, position_counts=size, reduced_by=by, reduction_factor=fewer
+    )
 
 
-def _place(layer: Any, layers: Layers) -> tuple[str, str | None]:
+def _place(layer: Any, layers: LayerRegistry) -> tuple[str, str | None]:
     """By which kernels know it."""
-    return type(layer).__name__, layers.at(layer)
+    return type(layer).__name__, layers.creation_location(layer)
 
 
 def _convolutions(known: Sequence[Any]) -> Iterator[tuple[Any, tuple[int, ...]]]:

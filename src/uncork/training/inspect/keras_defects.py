@@ -15,18 +15,18 @@ import keras
 import tensorflow as tf
 
 from uncork.core.evidence.correctness import KerasDefect
-from uncork.pycode.frames.value_origin import only_call
+from uncork.pycode.frames.value_origin import find_only_call
 
 _LAST_KNOWN: Final = (3, 15)
 _FLOAT16: Final = "mixed_float16"
 
 
-def is_known() -> bool:
+def is_known_keras() -> bool:
     """Whether this is a Keras whose defects are known."""
     return tuple(int(part) for part in keras.__version__.split(".")[:2]) <= _LAST_KNOWN
 
 
-def defects_of_fit(
+def find_fit_defects(
     model: Any, arguments: Mapping[str, Any], steps: int | None, batch: Any = None
 ) -> tuple[KerasDefect, ...]:
     """Those that a ``fit`` call meets.
@@ -41,23 +41,23 @@ def defects_of_fit(
         >>> layer = keras.layers.Dense(1, dtype="mixed_float16")
         >>> model = keras.Sequential([keras.Input((2,)), layer])
         >>> model.compile("adam", "mse")
-        >>> [defect.name for defect in defects_of_fit(model, {}, 10)]
+        >>> [defect.name for defect in find_fit_defects(model, {}, 10)]
         ['loss_scaling_lost']
     """
-    if not is_known():
+    if not is_known_keras():
         return ()
     epochs = int(arguments.get("epochs") or 1) - int(arguments.get("initial_epoch") or 0)
     found = [check(model) for check in _OF_MODELS]
     found.append(_schedule_ahead(model, steps, int(arguments.get("epochs") or 1)))
     found.append(_left_over(model, steps, epochs))
     found.append(_weights_dropped(model, arguments, batch))
-    return (*(defect for defect in found if defect is not None), *defects_of_losses())
+    return (*(defect for defect in found if defect is not None), *find_loss_defects())
 
 
-def defects_of_losses() -> tuple[KerasDefect, ...]:
+def find_loss_defects() -> tuple[KerasDefect, ...]:
     """Those of losses that are alive somewhere in the process."""
     distillation = getattr(keras, "distillation", None)
-    if distillation is None or not is_known():
+    if distillation is None or not is_known_keras():
         return ()
     kind = distillation.LogitsDistillation
     alive = [each for each in gc.get_objects() if type(each) is kind]
@@ -66,7 +66,7 @@ def defects_of_losses() -> tuple[KerasDefect, ...]:
     return (
         KerasDefect(
             name="divergence_of_logits",
-            at=only_call("LogitsDistillation"),
+            at=find_only_call("LogitsDistillation"),
             evidence=(
                 "LogitsDistillation takes the divergence of raw logits: what is below zero is "
                 "clipped away, and most of the gradient with it"
@@ -183,8 +183,8 @@ def _runs_twice(model: Any) -> KerasDefect | None:
         return None
     return KerasDefect(
         name="student_runs_twice",
-        at=only_call("FeatureDistillation"),
-        doubles_backward=True,
+        at=find_only_call("FeatureDistillation"),
+        has_double_backward=True,
         evidence=(
             "Distiller runs the student twice in each step, forward and backward, once for its "
             "predictions and once for the features of a layer; batch normalisation moves twice"

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from uncork.core.evidence.kernels import BRIEF_S, KernelPart, Phase
+from uncork.core.evidence.kernels import MAX_SHORT_KERNEL_S, KernelGroup, Phase
 from uncork.measure.profile.kernels import Kernel
-from uncork.pycode.frames.layer_registry import Layers
-from uncork.pycode.frames.stack import is_users, place, users_place
-from uncork.training.inspect.embedding_tables import Tables
+from uncork.pycode.frames.layer_registry import LayerRegistry
+from uncork.pycode.frames.stack import format_location, is_user_file, user_location
+from uncork.training.inspect.embedding_tables import EmbeddingTables
 from uncork.training.tracing.graph_ops import GraphOps
 
 # Of all kernels; the rest is told together.
@@ -33,9 +33,9 @@ _MAP_FN: Final = "/tensorflow/python/ops/map_fn.py"
 _TRACING: Final = "/tensorflow/python/framework/func_graph.py"
 
 
-def kernel_parts(
-    kernels: Sequence[Kernel], layers: Layers, batch_size: int | None = None
-) -> tuple[KernelPart, ...]:
+def group_kernels(
+    kernels: Sequence[Kernel], layers: LayerRegistry, batch_size: int | None = None
+) -> tuple[KernelGroup, ...]:
     """Put kernels that belong together in one part, those that take longest first.
 
     Args:
@@ -88,11 +88,11 @@ class _Part:
 
     def add(self, kernel: Kernel) -> None:
         self.seconds += kernel.seconds
-        self.calls += kernel.calls
-        self.most_calls = max(self.most_calls, kernel.calls)
-        if kernel.seconds < BRIEF_S * kernel.calls:
+        self.calls += kernel.calls_per_step
+        self.most_calls = max(self.most_calls, kernel.calls_per_step)
+        if kernel.seconds < MAX_SHORT_KERNEL_S * kernel.calls_per_step:
             self.brief_s += kernel.seconds
-            self.brief_calls += kernel.calls
+            self.brief_calls += kernel.calls_per_step
         self.kinds[kernel.kind] += int(kernel.seconds * 1e9)
 
     def add_of_batch(self, kernel: Kernel, called_at: str | None) -> None:
@@ -106,24 +106,24 @@ class _Part:
         self.brief_calls += other.brief_calls
         self.kinds.update(other.kinds)
 
-    def told(self, total_s: float) -> KernelPart:
+    def told(self, total_s: float) -> KernelGroup:
         key = self.key
-        return KernelPart(
+        return KernelGroup(
             phase=key.phase,
             share=self.seconds / total_s,
-            calls=self.calls,
-            kernel=self.kinds.most_common(1)[0][0],
+            calls_per_step=self.calls,
+            main_kernel=self.kinds.most_common(1)[0][0],
             layer=key.layer,
             at=key.at,
-            rounds=round(self.most_calls) if key.in_loop else 0,
-            of_map=key.of_map,
-            of_batch=sum(self.of_batch_s.values()) / total_s,
-            of_batch_at=max(self.of_batch_s, key=self.of_batch_s.__getitem__, default=None),
-            rows=key.rows,
-            rows_used=key.rows_used,
-            compiled_apart=key.compiled_apart,
-            brief=self.brief_s / total_s,
-            brief_calls=self.brief_calls,
+            loop_iterations=round(self.most_calls) if key.in_loop else 0,
+            is_map_fn_loop=key.of_map,
+            batch_only_share=sum(self.of_batch_s.values()) / total_s,
+            batch_only_at=max(self.of_batch_s, key=self.of_batch_s.__getitem__, default=None),
+            table_rows=key.rows,
+            max_used_rows=key.rows_used,
+            is_compiled_separately=key.compiled_apart,
+            short_kernel_share=self.brief_s / total_s,
+            short_calls_per_step=self.brief_calls,
         )
 
 
@@ -146,30 +146,41 @@ class _Sorter:
         found: Some kernel was found in a graph.
     """
 
-    def __init__(self, layers: Layers, kernels: Sequence[Kernel], batch_size: int | None) -> None:
+    def __init__(
+        self, layers: LayerRegistry, kernels: Sequence[Kernel], batch_size: int | None
+    ) -> None:
         self.graphs = GraphOps()
-        ops = [op for kernel in kernels if (op := self.graphs.of(kernel.name)) is not None]
+        ops = [
+            op for kernel in kernels if (op := self.graphs.op_of_kernel(kernel.name)) is not None
+        ]
         self.found = bool(ops)
         self._layers = layers
-        self._tables = Tables(layers, ops, batch_size)
+        self._tables = EmbeddingTables(layers, ops, batch_size)
         self._phases: dict[str, Phase] = {}
 
     def key(self, kernel: Kernel) -> _Key:
-        op, name = self.graphs.of(kernel.name), kernel.name
+        op, name = self.graphs.op_of_kernel(kernel.name), kernel.name
         phase = self._phase(op, name)
-        table = None if op is None else self._tables.of(op)
+        table = None if op is None else self._tables.table_of_op(op)
         if table is not None:
-            layer = self._tables.layer(table)
-            rows = (table[0], self._tables.rows_used(table))
-            return _Key(phase, type(layer).__name__, self._layers.at(layer), False, False, *rows)
-        loop = self.graphs.loop_of(kernel.name)
+            layer = self._tables.layer_of_table(table)
+            rows = (table[0], self._tables.max_used_rows(table))
+            return _Key(
+                phase,
+                type(layer).__name__,
+                self._layers.creation_location(layer),
+                False,
+                False,
+                *rows,
+            )
+        loop = self.graphs.loop_of_kernel(kernel.name)
         if phase in ("optimizer", "metrics"):
             return _Key(phase, at=None if op is None else _users_line(op))
         layers = self._compiled_by(op)
         if len(layers) > 1:  # nobody can tell which of them
             names = {type(layer).__name__ for layer in layers}
             return _Key(phase, names.pop() if len(names) == 1 else "", compiled_apart=True)
-        layer = self._layers.of(name.removeprefix(_GRADIENT)) or self._called_by(op)
+        layer = self._layers.layer_of_op(name.removeprefix(_GRADIENT)) or self._called_by(op)
         layer = next(iter(layers), layer)
         at = self._line(op if loop is None else loop, layer, phase)
         return _Key(
@@ -182,22 +193,22 @@ class _Sorter:
         )
 
     def is_of_batch(self, kernel: Kernel) -> bool:
-        op = self.graphs.loop_of(kernel.name) or self.graphs.of(kernel.name)
-        return op is not None and not self._compiled_by(op) and self.graphs.is_of_batch(op)
+        op = self.graphs.loop_of_kernel(kernel.name) or self.graphs.op_of_kernel(kernel.name)
+        return op is not None and not self._compiled_by(op) and self.graphs.is_batch_dependent(op)
 
     def called_at(self, kernel: Kernel) -> str | None:
         """The line of the user's in the step's own function; None for what a model's layers do.
 
         Those are told by where they are made.
         """
-        op = self.graphs.loop_of(kernel.name) or self.graphs.of(kernel.name)
+        op = self.graphs.loop_of_kernel(kernel.name) or self.graphs.op_of_kernel(kernel.name)
         frames = [] if op is None else list(op.traceback)
         traced = (number for number, frame in enumerate(frames) if _TRACING in frame.filename)
         inside = frames[next(traced, len(frames)) :]
         if sum(_LAYERS in frame.filename for frame in inside) > 1:
             return None
-        users = (frame for frame in inside if is_users(frame.filename))
-        return next((place(frame.filename, frame.lineno) for frame in users), None)
+        users = (frame for frame in inside if is_user_file(frame.filename))
+        return next((format_location(frame.filename, frame.lineno) for frame in users), None)
 
     def _compiled_by(self, op: Any) -> list[Any]:
         """Layers that have XLA compile the function in which an op stands, or which it calls."""
@@ -208,7 +219,9 @@ class _Sorter:
         """Which layer calls a function; where none does, whose results it takes, as a gradient."""
         if op is None or not op.type.endswith(_CALL):
             return None
-        found = (self._layers.of(name) for name in (op.name, *(i.op.name for i in op.inputs)))
+        found = (
+            self._layers.layer_of_op(name) for name in (op.name, *(i.op.name for i in op.inputs))
+        )
         return next((layer for layer in found if layer is not None), None)
 
     def _phase(self, op: Any, name: str) -> Phase:
@@ -227,7 +240,7 @@ class _Sorter:
 
     def _line(self, op: Any, layer: Any, phase: Phase) -> str | None:
         """In a layer of the user's own where it does what; else where the layer is made."""
-        made_at = self._layers.at(layer)
+        made_at = self._layers.creation_location(layer)
         if op is None or (phase == "backward" and made_at):
             return made_at
         return _users_line(op, inside=_LAYERS if layer else "") or made_at
@@ -255,4 +268,4 @@ def _users_line(op: Any, inside: str = "") -> str | None:
     if inside:
         entered = [number for number, frame in enumerate(frames) if inside in frame.filename]
         frames = frames[entered[-1] :] if entered else []
-    return users_place(frames)
+    return user_location(frames)

@@ -15,13 +15,17 @@ import keras
 import tensorflow as tf
 
 from uncork.core.base.measurement import Comparison
-from uncork.measure.benchmark.interleave import Block, paired
-from uncork.measure.benchmark.timed_block import timed
-from uncork.pycode.frames.layer_registry import Layers
-from uncork.training.precision.dtype_policies import MIXED, computing_in_float32, dtype_policies
+from uncork.measure.benchmark.interleave import Block, compare_few_pairs
+from uncork.measure.benchmark.timed_block import time_block
+from uncork.pycode.frames.layer_registry import LayerRegistry
+from uncork.training.precision.dtype_policies import (
+    MIXED_POLICIES,
+    compute_in_float32,
+    dtype_policies,
+)
 
 
-class Alone:
+class IsolatedModule:
     """Runs as a graph that is traced when it is primed.
 
     Args:
@@ -30,7 +34,7 @@ class Alone:
 
     Example:
         >>> weight = tf.Variable(2.0)
-        >>> alone = Alone(lambda: weight * weight, [weight])
+        >>> alone = IsolatedModule(lambda: weight * weight, [weight])
         >>> alone.prime()
         0.0
         >>> alone.block(0.0).steps
@@ -53,7 +57,7 @@ class Alone:
 
     def block(self, seconds: float) -> Block:
         """Run it for about so long."""
-        return timed(self._runs(), seconds, 1.0)
+        return time_block(self._runs(), seconds, 1.0)
 
     def _runs(self) -> Iterator[int]:
         while True:
@@ -61,7 +65,9 @@ class Alone:
             yield 1
 
 
-def in_float32(layers: Layers, batch_size: int, block_s: float) -> Comparison | None:
+def compare_model_in_float32(
+    layers: LayerRegistry, batch_size: int, block_s: float
+) -> Comparison | None:
     """The largest such model in float32 over the same as it is; None where it is in float32.
 
     What the model keeps besides its weights is given back.
@@ -71,8 +77,10 @@ def in_float32(layers: Layers, batch_size: int, block_s: float) -> Comparison | 
         batch_size: Samples of a step.
         block_s: Seconds of one block.
     """
-    found = [(m, given) for m, given in layers.outermost() if isinstance(m, keras.Model)]
-    low = [(m, g) for m, g in found if any(policy in MIXED for policy in dtype_policies(m))]
+    found = [(m, given) for m, given in layers.outermost_calls() if isinstance(m, keras.Model)]
+    low = [
+        (m, g) for m, g in found if any(policy in MIXED_POLICIES for policy in dtype_policies(m))
+    ]
     if not low:
         return None
     model, given = max(low, key=lambda pair: int(pair[0].count_params()))
@@ -84,11 +92,11 @@ def in_float32(layers: Layers, batch_size: int, block_s: float) -> Comparison | 
             return model(*x, training=True)
 
         weights = [v.value for v in model.trainable_variables]
-        as_is, full = Alone(forward, weights), Alone(forward, weights)
+        as_is, full = IsolatedModule(forward, weights), IsolatedModule(forward, weights)
         as_is.prime()
-        with computing_in_float32(model):
+        with compute_in_float32(model):
             full.prime()
-        return paired(as_is, full, block_s=block_s).comparison
+        return compare_few_pairs(as_is, full, block_s=block_s).comparison
     finally:
         for variable, value in kept:
             variable.assign(value)

@@ -11,7 +11,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from uncork.core.evidence.model import OneHot
+from uncork.core.evidence.model import OneHotLabels
 
 # Labels of fewer numbers cost less than anything else in a step.
 _LEAST_BYTES: Final = 1 << 20
@@ -21,7 +21,7 @@ _ROUNDS: Final = 5
 _HOST: Final = "/device:CPU:0"
 
 
-def one_hot_of(labels: Sequence[Any], *, handed_over: bool) -> OneHot | None:
+def measure_one_hot(labels: Sequence[Any], *, are_arrays: bool) -> OneHotLabels | None:
     """What one-hot labels of a cross-entropy cost beyond the same as whole numbers.
 
     Timed here: filling an array of that size once and copying it into a tensor, and the loss of
@@ -29,15 +29,15 @@ def one_hot_of(labels: Sequence[Any], *, handed_over: bool) -> OneHot | None:
 
     Args:
         labels: Tensors and arrays that may be such; the largest that is counts.
-        handed_over: They are made as arrays for every step, and copied into a tensor.
+        are_arrays: They are made as arrays for every step, and copied into a tensor.
 
     Returns:
         None where no labels are one-hot, or they are small.
 
     Example:
-        >>> one_hot_of([np.eye(1000, dtype="float32")], handed_over=True).classes
+        >>> measure_one_hot([np.eye(1000, dtype="float32")], are_arrays=True).class_count
         1000
-        >>> one_hot_of([np.ones((1000, 1000), "float32")], handed_over=True)
+        >>> measure_one_hot([np.ones((1000, 1000), "float32")], are_arrays=True)
     """
     found = [np.asarray(leaf) for leaf in labels if _may_be(leaf)]
     one_hot = max(filter(_is_one_hot, found), key=lambda rows: rows.nbytes, default=None)
@@ -47,14 +47,14 @@ def one_hot_of(labels: Sequence[Any], *, handed_over: bool) -> OneHot | None:
     timed = rows[: max(1, _TIMED_BYTES * len(rows) // one_hot.nbytes)]
     numbers = timed.argmax(-1)
     made, loss = (0.0, 0.0), _difference(*_losses(timed, numbers))
-    if handed_over:
+    if are_arrays:
         made = _difference(lambda: _fill(timed), lambda: _fill(numbers))
     scale = len(rows) / len(timed)
-    return OneHot(
-        classes=rows.shape[-1],
-        bytes=rows.nbytes,
-        made_s=made[0] * scale,
-        made_cpu_s=made[1] * scale,
+    return OneHotLabels(
+        class_count=rows.shape[-1],
+        batch_bytes=rows.nbytes,
+        creation_s=made[0] * scale,
+        creation_cpu_s=made[1] * scale,
         loss_s=loss[0] * scale,
         loss_cpu_s=loss[1] * scale,
     )

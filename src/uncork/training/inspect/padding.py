@@ -21,39 +21,39 @@ class Padding:
     """Rows of numbers that were filled up with zeros to one length.
 
     Attributes:
-        longest: That length.
-        mean: Of the rows without their zeros.
-        grouped: Mean length where rows of like length are put together, and filled up to the
+        padded_length: That length.
+        mean_length: Of the rows without their zeros.
+        grouped_length: Mean length where rows of like length are put together, and filled up to the
             longest among them.
-        before: The zeros stand before the numbers, as ``keras.utils.pad_sequences`` puts them.
+        is_leading: The zeros stand before the numbers, as ``keras.utils.pad_sequences`` puts them.
     """
 
-    longest: int
-    mean: float
-    grouped: float
-    before: bool
+    padded_length: int
+    mean_length: float
+    grouped_length: float
+    is_leading: bool
 
     @property
-    def much(self) -> bool:
+    def is_significant(self) -> bool:
         """More than what batches of like length still have."""
-        return self.grouped <= _MUCH * self.longest
+        return self.grouped_length <= _MUCH * self.padded_length
 
-    def cut(self, batch: Any) -> Any:
+    def trim(self, batch: Any) -> Any:
         """The batch as it would be on average if rows of like length were put together.
 
         Every dense part whose second dimension is the rows' length is cut.
         """
-        length = max(1, round(self.grouped))
-        kept = slice(self.longest - length, None) if self.before else slice(0, length)
+        length = max(1, round(self.grouped_length))
+        kept = slice(self.padded_length - length, None) if self.is_leading else slice(0, length)
 
         def shorter(leaf: Any) -> Any:
             dense = isinstance(leaf, (tf.Tensor, np.ndarray)) and len(leaf.shape) > 1
-            return leaf[:, kept] if dense and leaf.shape[1] == self.longest else leaf
+            return leaf[:, kept] if dense and leaf.shape[1] == self.padded_length else leaf
 
         return tf.nest.map_structure(shorter, batch)
 
 
-def padding_of(inputs: Any) -> Padding | None:
+def measure_padding(inputs: Any) -> Padding | None:
     """The rows of whole numbers with the most padding; None where nothing looks like any.
 
     Zero is taken for padding where rows end in it, or where they begin with it.
@@ -62,12 +62,16 @@ def padding_of(inputs: Any) -> Padding | None:
         inputs: What a model is given, one batch; any nest of tensors and arrays.
 
     Example:
-        >>> padding_of(np.array([[5, 2, 9, 4, 0, 0, 0, 0], [7, 1, 0, 0, 0, 0, 0, 0]])).mean
+        >>> measure_padding(
+        ...     np.array([[5, 2, 9, 4, 0, 0, 0, 0], [7, 1, 0, 0, 0, 0, 0, 0]])
+        ... ).mean_length
         3.0
     """
     found = [_padding(leaf) for leaf in tf.nest.flatten(inputs)]
     padded = [padding for padding in found if padding is not None]
-    return min(padded, key=lambda padding: padding.mean / padding.longest, default=None)
+    return min(
+        padded, key=lambda padding: padding.mean_length / padding.padded_length, default=None
+    )
 
 
 def _padding(leaf: Any) -> Padding | None:
@@ -85,4 +89,4 @@ def _padding(leaf: Any) -> Padding | None:
     lengths = np.sort(before if stands_before else behind)
     groups = np.array_split(lengths, min(_GROUPS, len(lengths)))
     grouped = sum(len(each) * each.max() for each in groups) / len(lengths)
-    return Padding(longest, float(lengths.mean()), float(grouped), before=stands_before)
+    return Padding(longest, float(lengths.mean()), float(grouped), is_leading=stands_before)

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 
-def replicas_of(layers: Iterable[Any]) -> int:
+def replica_count(layers: Iterable[Any]) -> int:
     """The most replicas that one of their weights has.
 
     Args:
@@ -19,7 +19,7 @@ def replicas_of(layers: Iterable[Any]) -> int:
     Example:
         >>> dense = keras.layers.Dense(1)
         >>> dense.build((None, 2))
-        >>> replicas_of([dense])
+        >>> replica_count([dense])
         1
     """
     weights = (w for each in layers if isinstance(each, keras.layers.Layer) for w in each.weights)
@@ -27,18 +27,18 @@ def replicas_of(layers: Iterable[Any]) -> int:
     return max((s.num_replicas_in_sync for s in strategies if s is not None), default=1)
 
 
-def several_times(batch: Any, times: int) -> Any:
+def repeat_batch(batch: Any, repetitions: int) -> Any:
     """The rows of a batch so many times over; on each device, where it is spread over several.
 
     Args:
         batch: Tensors or arrays in any structure; what else is in it stays.
-        times: How often.
+        repetitions: How often.
 
     Example:
-        >>> several_times({"x": tf.constant([1, 2])}, 2)["x"].numpy()
+        >>> repeat_batch({"x": tf.constant([1, 2])}, 2)["x"].numpy()
         array([1, 2, 1, 2], dtype=int32)
     """
-    return tf.nest.map_structure(lambda part: _longer(part, times), batch)
+    return tf.nest.map_structure(lambda part: _longer(part, repetitions), batch)
 
 
 def _longer(part: Any, times: int) -> Any:

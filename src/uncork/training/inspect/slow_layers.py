@@ -15,12 +15,12 @@ import keras
 import tensorflow as tf
 
 from uncork.compat.random_state import random_state, set_random_state
-from uncork.core.evidence.kernels import KernelPart
+from uncork.core.evidence.kernels import KernelGroup
 from uncork.core.evidence.model import SlowLayer
-from uncork.measure.benchmark.interleave import paired
+from uncork.measure.benchmark.interleave import compare_few_pairs
 from uncork.measure.machine.devices import best_device
-from uncork.pycode.frames.layer_registry import Layers
-from uncork.training.inspect.module_speed import Alone
+from uncork.pycode.frames.layer_registry import LayerRegistry
+from uncork.training.inspect.module_speed import IsolatedModule
 
 # Of all kernels of the step; and how many layers are looked at.
 _WORTH: Final = 0.1
@@ -36,8 +36,8 @@ _OF_CUDNN: Final = {
 }
 
 
-def slow_layers(
-    layers: Layers, parts: Sequence[KernelPart], batch_size: int
+def find_slow_layers(
+    layers: LayerRegistry, parts: Sequence[KernelGroup], batch_size: int
 ) -> Iterator[SlowLayer]:
     """Those of the longest parts of a step that pay for an argument, each with its price.
 
@@ -46,7 +46,10 @@ def slow_layers(
         parts: Of the step's kernels.
         batch_size: Samples of a step.
     """
-    made = {(type(layer).__name__, layers.at(layer)): layer for layer in layers.known()}
+    made = {
+        (type(layer).__name__, layers.creation_location(layer)): layer
+        for layer in layers.live_layers()
+    }
     shares: Counter[tuple[str, str | None]] = Counter()
     for part in parts:
         shares[part.layer, part.at] += part.share  # type: ignore[assignment]
@@ -56,7 +59,9 @@ def slow_layers(
         with suppress(Exception):
             for argument, without in _arguments(layer) if share >= _WORTH else ():
                 faster = _priced(layer, {argument: without}, batch_size)
-                yield SlowLayer(layer=name, argument=argument, at=at, without=faster)
+                yield SlowLayer(
+                    layer=name, argument=argument, at=at, speedup_without_argument=faster
+                )
 
 
 def _arguments(layer: Any) -> Iterator[tuple[str, Any]]:
@@ -80,7 +85,7 @@ def _priced(layer: Any, change: dict[str, Any], batch_size: int) -> Any:
         )
         as_is.prime()
         without.prime()
-        return paired(as_is, without, block_s=_BLOCK_S).comparison
+        return compare_few_pairs(as_is, without, block_s=_BLOCK_S).comparison
     finally:
         set_random_state(random)
 
@@ -91,7 +96,7 @@ def _copy(layer: Any, shape: Any, change: dict[str, Any]) -> Any:
     return copy
 
 
-def _alone(layer: Any, shape: Sequence[int]) -> Alone:
+def _alone(layer: Any, shape: Sequence[int]) -> IsolatedModule:
     x = tf.ones(shape, layer.compute_dtype)
     sources = [x, *(v.value for v in layer.trainable_variables)]
-    return Alone(lambda: layer(x, training=True), sources)
+    return IsolatedModule(lambda: layer(x, training=True), sources)

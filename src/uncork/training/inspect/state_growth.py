@@ -9,10 +9,10 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
-from uncork.core.evidence.loop import Growth
-from uncork.pycode.frames.value_origin import only_change
+from uncork.core.evidence.loop import StateGrowth
+from uncork.pycode.frames.value_origin import find_only_assignment
 from uncork.training.run.fit_runner import FitRunner
-from uncork.training.state.snapshot import foreign
+from uncork.training.state.snapshot import find_untracked_variables
 
 # A line is laid through the times of this many steps at least.
 _FEWEST: Final = 20
@@ -25,7 +25,7 @@ _LEAST_S: Final = 3.0
 _UNSETTLED: Final = 3
 
 
-def growth_of(runner: FitRunner, model: Any, seconds: float) -> Growth | None:
+def measure_state_growth(runner: FitRunner, model: Any, seconds: float) -> StateGrowth | None:
     """Let some steps run, and see what has grown; None where nothing has.
 
     Args:
@@ -33,11 +33,13 @@ def growth_of(runner: FitRunner, model: Any, seconds: float) -> Growth | None:
         model: The user's.
         seconds: How long to look, and not below three of them.
     """
-    open_ended = [(n, v) for n, v in foreign(model) if not v.shape.is_fully_defined()]
+    open_ended = [
+        (n, v) for n, v in find_untracked_variables(model) if not v.shape.is_fully_defined()
+    ]
     if not open_ended:
         return None
     times: list[float] = []
-    with closing(runner.times()) as steps:
+    with closing(runner.execution_times()) as steps:
         for step_s in steps:
             times.append(step_s)
             if len(times) == 1:  # it may have begun with nothing
@@ -48,28 +50,28 @@ def growth_of(runner: FitRunner, model: Any, seconds: float) -> Growth | None:
     most = int(np.argmax(grown))
     if grown[most] <= 0 or len(times) < _FEWEST:
         return None
-    first_s, added_s = trend(times[_UNSETTLED:])
-    return Growth(
+    first_s, added_s = fit_trend(times[_UNSETTLED:])
+    return StateGrowth(
         name=open_ended[most][0],
         bytes_per_step=grown[most] / (len(times) - 1),
-        first_s=max(first_s, min(times)),
-        added_s=added_s,
-        at=only_change(open_ended[most][0]),
+        first_step_s=max(first_s, min(times)),
+        added_s_per_step=added_s,
+        at=find_only_assignment(open_ended[most][0]),
     )
 
 
-def trend(times: Sequence[float]) -> tuple[float, float]:
+def fit_trend(durations_s: Sequence[float]) -> tuple[float, float]:
     """Where a line through some times begins, and how steep it is: the medians of Theil and Sen.
 
     Single steps that were held up, and there are some on every machine, do not turn it.
 
     Example:
-        >>> begin, slope = trend([9.0, 1.0, 1.5, 2.0, 2.5, 3.0])
+        >>> begin, slope = fit_trend([9.0, 1.0, 1.5, 2.0, 2.5, 3.0])
         >>> begin, slope
         (0.5, 0.5)
     """
-    at = np.arange(0, len(times), 1 + len(times) // _MOST)
-    found = np.asarray(times)[at]
+    at = np.arange(0, len(durations_s), 1 + len(durations_s) // _MOST)
+    found = np.asarray(durations_s)[at]
     early, late = np.triu_indices(len(found), 1)
     slope = float(np.median((found[late] - found[early]) / (late - early)))
     return float(np.median(found - slope * at)), slope

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from uncork.core.evidence.model import Transfer
-from uncork.measure.machine.device_memory import room
+from uncork.measure.machine.device_memory import free_device_bytes
 
 # Smaller tensors cost no more than a message does.
 _LEAST_BYTES: Final = 1 << 16
@@ -21,7 +21,7 @@ _ROUNDED: Final = 1e-3
 _HOST: Final = "/device:CPU:0"
 
 
-def transfer_of(batch: Any, device: str) -> Transfer | None:
+def measure_batch_transfer(batch: Any, device: str) -> Transfer | None:
     """Send a batch from this host's memory to a device, timed; None where it need not travel.
 
     Args:
@@ -29,7 +29,7 @@ def transfer_of(batch: Any, device: str) -> Transfer | None:
         device: Where the step's variables are, in TensorFlow's words; ``""`` where not known.
 
     Example:
-        >>> transfer_of(tf.zeros([1000, 1000]), "/device:CPU:0") is None
+        >>> measure_batch_transfer(tf.zeros([1000, 1000]), "/device:CPU:0") is None
         True
     """
     tensors = [leaf for leaf in tf.nest.flatten(batch) if _counts(leaf)]
@@ -42,11 +42,11 @@ def transfer_of(batch: Any, device: str) -> Transfer | None:
     clocks = [(_clock(received, tensors), _clock(little, rows)) for _ in range(1 + _ROUNDS)]
     return Transfer(
         device=_name(device),
-        bytes=sum(_bytes(t) for t in tensors),
-        needed_bytes=sum(_needed_bytes(t) for t in tensors),
+        batch_bytes=sum(_bytes(t) for t in tensors),
+        min_bytes=sum(_needed_bytes(t) for t in tensors),
         wall_s=_beyond(clocks[1:], 0),
         cpu_s=_beyond(clocks[1:], 1),
-        room_bytes=room(device),
+        free_device_bytes=free_device_bytes(device),
         placement=device,
     )
 

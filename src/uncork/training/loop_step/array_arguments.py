@@ -12,16 +12,16 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
-from uncork.training.loop_step.number_arguments import parameters_of
+from uncork.training.loop_step.number_arguments import positional_parameter_names
 
 # Arrays that are smaller cost less than the call itself.
-LEAST_BYTES: Final = 1 << 20
+MIN_ARRAY_BYTES: Final = 1 << 20
 _MOST_THREADS: Final = 8
 # Kinds of NumPy's dtypes that are numbers, byte for byte.
 _NUMBERS: Final = "biufc"
 
 
-def arrays_in(
+def large_array_arguments(
     python: Callable[..., Any] | None, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> dict[str, Any]:
     """The arguments of a call that are large arrays themselves, by name.
@@ -33,39 +33,39 @@ def arrays_in(
 
     Example:
         >>> table = np.zeros((1 << 18, 2), "float32")
-        >>> list(arrays_in(lambda table, rows: None, (table, np.arange(3)), {}))
+        >>> list(large_array_arguments(lambda table, rows: None, (table, np.arange(3)), {}))
         ['table']
     """
-    names = parameters_of(python) if python else ()
+    names = positional_parameter_names(python) if python else ()
     named = (*zip(names, args, strict=False), *kwargs.items())
-    return {name: value for name, value in named if is_large(value)}
+    return {name: value for name, value in named if is_large_array(value)}
 
 
-def is_large(value: Any) -> bool:
+def is_large_array(value: Any) -> bool:
     """Whether copying it takes longer than a call."""
-    return isinstance(value, np.ndarray) and value.nbytes >= LEAST_BYTES
+    return isinstance(value, np.ndarray) and value.nbytes >= MIN_ARRAY_BYTES
 
 
-def is_comparable(value: Any) -> bool:
+def is_comparable_array(value: Any) -> bool:
     """Whether it is a large array of numbers, in one piece, as this machine writes them.
 
     Example:
-        >>> is_comparable(np.zeros(1 << 20)), is_comparable(np.zeros(1 << 20)[::2])
+        >>> is_comparable_array(np.zeros(1 << 20)), is_comparable_array(np.zeros(1 << 20)[::2])
         (True, False)
     """
-    if not is_large(value) or not value.flags.c_contiguous:
+    if not is_large_array(value) or not value.flags.c_contiguous:
         return False
     return value.dtype.kind in _NUMBERS and bool(value.dtype.isnative)
 
 
-class KeptTensors:
+class TensorCache:
     """Tensors of large arrays, made anew where an array holds other bytes than at its last call.
 
     Comparing reads both and writes nothing, on as many threads as there are cores; copying fills
     memory that the system has to give first, and on an accelerator sends it as well.
 
     Example:
-        >>> table, kept = np.zeros((1 << 18, 2), "float32"), KeptTensors()
+        >>> table, kept = np.zeros((1 << 18, 2), "float32"), TensorCache()
         >>> first = kept.tensor_of("table", table)
         >>> kept.tensor_of("table", table) is first
         True
@@ -84,10 +84,10 @@ class KeptTensors:
             name: Under which it is kept.
             array: Any; what is no large array in one piece is made a tensor each time.
         """
-        if not is_comparable(array):
+        if not is_comparable_array(array):
             return tf.convert_to_tensor(array)
         tensor, copy = self._kept.get(name, (None, None))
-        if tensor is not None and copy.dtype == array.dtype and same_bytes(copy, array):
+        if tensor is not None and copy.dtype == array.dtype and has_same_bytes(copy, array):
             return tensor
         self._kept.pop(name, None)  # not both of them at a time
         tensor = tf.convert_to_tensor(array)
@@ -95,18 +95,18 @@ class KeptTensors:
         return tensor
 
 
-class WithKeptArrays:
+class CachedArrayFunction:
     """A ``tf.function`` that is given kept tensors where its caller hands over arrays.
 
     Args:
         function: Traced by TensorFlow, or in other ways.
         python: Whose arguments it has.
         names: Of the arguments.
-        kept: Tensors of theirs.
+        tensor_cache: Tensors of theirs.
 
     Example:
         >>> total = tf.function(lambda table: tf.reduce_sum(table))
-        >>> step = WithKeptArrays(total, total.python_function, ("table",), KeptTensors())
+        >>> step = CachedArrayFunction(total, total.python_function, ("table",), TensorCache())
         >>> float(step(np.ones((1 << 18, 2), "float32")))
         524288.0
     """
@@ -116,12 +116,12 @@ class WithKeptArrays:
         function: Any,
         python: Callable[..., Any],
         names: tuple[str, ...],
-        kept: KeptTensors,
+        tensor_cache: TensorCache,
     ) -> None:
         self._function = function
-        self._parameters = parameters_of(python)
+        self._parameters = positional_parameter_names(python)
         self._names = frozenset(names)
-        self._kept = kept
+        self._kept = tensor_cache
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call it."""
@@ -149,17 +149,20 @@ class WithKeptArrays:
         return self._kept.tensor_of(name, value) if is_kept else value
 
 
-def same_bytes(one: Any, other: Any) -> bool:
+def has_same_bytes(one: Any, other: Any) -> bool:
     """Whether two arrays, each in one piece, are of one shape and hold the same, byte for byte.
 
     Example:
         >>> nothing = np.array([np.nan, 0.0])
-        >>> same_bytes(nothing, nothing.copy()), same_bytes(nothing, np.array([np.nan, -0.0]))
+        >>> (
+        ...     has_same_bytes(nothing, nothing.copy_name()),
+        ...     has_same_bytes(nothing, np.array([np.nan, -0.0])),
+        ... )
         (True, False)
     """
     if one.shape != other.shape or one.dtype != other.dtype:
         return False
-    threads = _threads() if is_large(one) else 1
+    threads = _threads() if is_large_array(one) else 1
     part = -(-one.nbytes // threads)
 
     def same(begin: int) -> bool:

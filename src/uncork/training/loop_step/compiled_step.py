@@ -11,21 +11,21 @@ from tensorflow.python.eager.polymorphic_function.polymorphic_function import Fu
 
 from uncork.core.base.record import digest
 from uncork.pycode.purity.reachability import named_code_digest
-from uncork.training.loop_step.array_arguments import WithKeptArrays
-from uncork.training.loop_step.loop_step import TakenStep
-from uncork.training.loop_step.loss import names_returned
-from uncork.training.loop_step.mode import Mode
-from uncork.training.loop_step.number_arguments import Numbers, WithTensors
-from uncork.training.transforms.padded_arguments import WithLengths
+from uncork.training.loop_step.array_arguments import CachedArrayFunction
+from uncork.training.loop_step.loop_step import InterceptedStep
+from uncork.training.loop_step.loss import find_returned_names
+from uncork.training.loop_step.mode import StepMode
+from uncork.training.loop_step.number_arguments import ChangingNumbers, TensorArgumentFunction
+from uncork.training.transforms.padded_arguments import PaddedArgumentFunction
 
 
-def code_of(function: Any) -> str:
+def function_code_digest(function: Any) -> str:
     """Digest of the code of a ``tf.function`` and of what it calls, equal in the next process.
 
     Its name is part of it: two methods of one class reach the same code. ``""`` for anything else.
 
     Example:
-        >>> code_of(tf.function(lambda x: 2 * x)) != "", code_of("a text")
+        >>> function_code_digest(tf.function(lambda x: 2 * x)) != "", function_code_digest("a text")
         (True, '')
     """
     if not isinstance(function, Function):
@@ -37,7 +37,7 @@ def code_of(function: Any) -> str:
 
 
 @final
-class CompiledStep(TakenStep):
+class CompiledStep(InterceptedStep):
     """A ``tf.function`` of the user's, taken over wherever it is called from.
 
     TensorFlow itself hands each call of it over to us. Calls from another function's trace are the
@@ -53,8 +53,8 @@ class CompiledStep(TakenStep):
     Example:
         >>> double = tf.function(lambda x: 2 * x)
         >>> step = CompiledStep(double)
-        >>> step.mode = Mode.XLA
-        >>> int(double(tf.constant(4))), step.unable
+        >>> step.mode = StepMode.XLA
+        >>> int(double(tf.constant(4))), step.mode_refusal
         (8, '')
         >>> step.give_back()
     """
@@ -63,13 +63,13 @@ class CompiledStep(TakenStep):
         self, function: Any, on_refusal: Callable[[str, str], None] = lambda _how, _why: None
     ) -> None:
         super().__init__(on_refusal)
-        self.refusal, self.code = "", code_of(function)
-        self.returns = names_returned(inspect.unwrap(function.python_function))
+        self.refusal, self.code_digest = "", function_code_digest(function)
+        self.returned_names = find_returned_names(inspect.unwrap(function.python_function))
         self.is_xla = bool(function._jit_compile)
         self._function = function
         self._written = function._call
-        self._others: dict[Mode, Any] = {}
-        self._numbers = Numbers(function.python_function)
+        self._others: dict[StepMode, Any] = {}
+        self._numbers = ChangingNumbers(function.python_function)
         function._call = self
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -78,43 +78,49 @@ class CompiledStep(TakenStep):
             return self._written(*args, **kwargs)
         return self.run(*args, **kwargs)
 
-    def written(self, *args: Any, **kwargs: Any) -> Any:
+    def original(self, *args: Any, **kwargs: Any) -> Any:
         """The function as its author has it compiled."""
         return self._written(*args, **kwargs)
 
-    def graph(self, mode: Mode = Mode.GRAPH) -> Any:
+    def graph_function(self, mode: StepMode = StepMode.GRAPH) -> Any:
         """The user's function, or another one of the same Python code and with other options."""
-        if not mode.is_other:
+        if not mode.is_modified:
             return self._function
         if mode not in self._others:
             python = self._traced_as(mode, self._function.python_function)
             other = self._others[mode] = self._function._clone(python)
-            vars(other).update({f"_{name}": value for name, value in mode.options.items()})
-            if mode.tensors:
-                self._others[mode] = other = WithTensors(other, mode.tensors)
-            if mode.arrays:
-                self._others[mode] = WithKeptArrays(other, python, mode.arrays, self._tensors)
-            if mode.lengths:
-                self._others[mode] = WithLengths(self._others[mode], mode.lengths)
+            vars(other).update(
+                {f"_{name}": value for name, value in mode.tf_function_options.items()}
+            )
+            if mode.tensor_arguments:
+                self._others[mode] = other = TensorArgumentFunction(other, mode.tensor_arguments)
+            if mode.array_arguments:
+                self._others[mode] = CachedArrayFunction(
+                    other, python, mode.array_arguments, self._tensors
+                )
+            if mode.padded_arguments:
+                self._others[mode] = PaddedArgumentFunction(
+                    self._others[mode], mode.padded_arguments
+                )
         return self._others[mode]
 
-    def anew(self) -> Any:
+    def untraced_copy(self) -> Any:
         """The same, not traced yet: what it takes to compile can be timed."""
         return self._function._clone(self._function.python_function)
 
-    def give_back(self) -> None:
+    def restore(self) -> None:
         """Let the user's function be what it was."""
         vars(self._function).pop("_call", None)
 
     def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if self.is_looked_at:
-            self._numbers.note(args, kwargs)
-            self.numbers = self._numbers.changing
-        self._keep_state(args, kwargs)
+        if self.is_examined:
+            self._numbers.note_call(args, kwargs)
+            self.number_arguments = self._numbers.changing_names
+        self._save_initial_state(args, kwargs)
         self._record(args, kwargs)
 
         def written() -> Any:
             self._ran_as_written = True
             return self._written(*args, **kwargs)
 
-        return self._otherwise(args, kwargs, written) if self.mode.is_other else written()
+        return self._run_in_mode(args, kwargs, written) if self.mode.is_modified else written()

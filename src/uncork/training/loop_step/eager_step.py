@@ -18,18 +18,23 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.ops import summary_ops_v2
 
-from uncork.core.base.errors import told
-from uncork.pycode.frames.stack import outwards, owner
-from uncork.pycode.purity.code_objects import catches_here
-from uncork.pycode.purity.code_replacement import TakenOver
-from uncork.pycode.purity.guards import Guards, UnguardedError
-from uncork.pycode.purity.observed_call import CHANGES, watched
-from uncork.training.loop_step.array_arguments import WithKeptArrays
-from uncork.training.loop_step.loop_step import TakenStep, was_traced
-from uncork.training.loop_step.loss import names_returned
-from uncork.training.loop_step.mode import Mode
-from uncork.training.loop_step.number_arguments import ByName, Numbers, WithTensors, parameters_of
-from uncork.training.tracing.dropped_checks import checked_by
+from uncork.core.base.errors import describe_error
+from uncork.pycode.frames.stack import code_owner, iterate_frames
+from uncork.pycode.purity.code_objects import is_caught_here
+from uncork.pycode.purity.code_replacement import FunctionReplacement
+from uncork.pycode.purity.guards import StateGuards, UnguardedError
+from uncork.pycode.purity.observed_call import CHANGES_PREFIX, observe_call
+from uncork.training.loop_step.array_arguments import CachedArrayFunction
+from uncork.training.loop_step.loop_step import InterceptedStep, was_traced
+from uncork.training.loop_step.loss import find_returned_names
+from uncork.training.loop_step.mode import StepMode
+from uncork.training.loop_step.number_arguments import (
+    ChangingNumbers,
+    NumberReplacer,
+    TensorArgumentFunction,
+    positional_parameter_names,
+)
+from uncork.training.tracing.dropped_checks import user_check_names
 
 # Forms of a call, each watched and traced once: other shapes, other values of Python's.
 _MOST_FORMS: Final = 16
@@ -42,7 +47,7 @@ _ANY_NUMBER: Final = "any number"
 
 
 @final
-class EagerStep(TakenStep):
+class EagerStep(InterceptedStep):
     """A function of the user's that trains op by op, taken over wherever it is called from.
 
     The first call of each form is watched. Others run as :attr:`mode` says.
@@ -52,10 +57,10 @@ class EagerStep(TakenStep):
         on_refusal: Told how it goes on, and why, when it cannot run as it was to.
 
     Attributes:
-        instead: Gets the arguments of each call, when set, in the place of :meth:`run`.
+        call_handler: Gets the arguments of each call, when set, in the place of :meth:`run`.
         on_change: Told what has changed where it is traced anew for that.
-        expects_code: A digest that :attr:`code`, of all code of the user's, must be equal to;
-            ``""`` for any.
+        expected_code_digest: A digest that :attr:`code_digest`, of all code of the user's, must be
+            equal to; ``""`` for any.
     """
 
     def __init__(
@@ -64,34 +69,34 @@ class EagerStep(TakenStep):
         on_refusal: Callable[[str, str], None] = lambda _how, _why: None,
     ) -> None:
         super().__init__(on_refusal)
-        self.instead: Callable[[tuple[Any, ...], dict[str, Any]], Any] | None = None
+        self.call_handler: Callable[[tuple[Any, ...], dict[str, Any]], Any] | None = None
         self.on_change: Callable[[str], None] = lambda _what: None
-        self.expects_code = ""
+        self.expected_code_digest = ""
         self._changes = self._served = self._met = 0
-        self._graphs: dict[tuple[Mode, tuple[Any, ...]], Any] = {}
+        self._graphs: dict[tuple[StepMode, tuple[Any, ...]], Any] = {}
         self._summaries: tuple[Any, ...] = ()
-        self._guards: Guards | None = None
+        self._guards: StateGuards | None = None
         self._forms: dict[Any, tuple[Any, ...]] = {}
         self._seen_twice: set[Any] = set()
-        self._taken = TakenOver(function, self)
+        self._taken = FunctionReplacement(function, self)
         self._written = self._taken.original
-        self._parameters = parameters_of(self._written)
-        self.returns = names_returned(self._written)
-        self._seen_numbers = Numbers(self._written)
+        self._parameters = positional_parameter_names(self._written)
+        self.returned_names = find_returned_names(self._written)
+        self._seen_numbers = ChangingNumbers(self._written)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """In the place of the user's function."""
         if self._running or not tf.executing_eagerly():  # by itself, or from a graph of the user's
             return self._written(*args, **kwargs)
-        if self.instead is not None:
-            return self.instead(args, kwargs)
+        if self.call_handler is not None:
+            return self.call_handler(args, kwargs)
         return self.run(*args, **kwargs)
 
-    def written(self, *args: Any, **kwargs: Any) -> Any:
+    def original(self, *args: Any, **kwargs: Any) -> Any:
         """Op by op."""
         return self._written(*args, **kwargs)
 
-    def graph(self, mode: Mode = Mode.GRAPH) -> Any:
+    def graph_function(self, mode: StepMode = StepMode.GRAPH) -> Any:
         """The step as a ``tf.function``; only where there is no :attr:`refusal`.
 
         Branches on tensors are not converted: both sides would be traced, also what they do in
@@ -100,17 +105,19 @@ class EagerStep(TakenStep):
         key = mode, self._summaries
         if key not in self._graphs:
             python = self._traced_as(mode, self._written)
-            graph = tf.function(python, autograph=False, **mode.options)
-            if self.numbers:
-                graph = WithTensors(graph, self.numbers)
-            if mode.arrays:
-                graph = WithKeptArrays(graph, self._written, mode.arrays, self._tensors)
+            graph = tf.function(python, autograph=False, **mode.tf_function_options)
+            if self.number_arguments:
+                graph = TensorArgumentFunction(graph, self.number_arguments)
+            if mode.array_arguments:
+                graph = CachedArrayFunction(
+                    graph, self._written, mode.array_arguments, self._tensors
+                )
             self._graphs[key] = graph
         return self._graphs[key]
 
-    def give_back(self) -> None:
+    def restore(self) -> None:
         """Let the user's function be what it was."""
-        self._taken.give_back()
+        self._taken.restore()
 
     def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self.refusal:
@@ -121,7 +128,7 @@ class EagerStep(TakenStep):
         known = self.refusal is not None
         if known:
             self._record(args, kwargs)
-        if known and self.mode == Mode.WRITTEN:
+        if known and self.mode == StepMode.ORIGINAL:
             return self._written(*args, **kwargs)
         form, objects = self._form(args, kwargs)
         if known and form in self._forms:
@@ -130,14 +137,14 @@ class EagerStep(TakenStep):
 
     def _form(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, tuple[Any, ...]]:
         """Any number counts as any other where the graph is given a tensor."""
-        if self.is_looked_at:
-            self._seen_numbers.note(args, kwargs)
-            if self.numbers != self._seen_numbers.changing:
-                self.numbers = self._seen_numbers.changing
+        if self.is_examined:
+            self._seen_numbers.note_call(args, kwargs)
+            if self.number_arguments != self._seen_numbers.changing_names:
+                self.number_arguments = self._seen_numbers.changing_names
                 self._graphs.clear()
-        if self.numbers:
-            numbers = ByName(self._parameters, self.numbers)
-            args, kwargs = numbers.replaced(args, kwargs, by=lambda _: _ANY_NUMBER)
+        if self.number_arguments:
+            numbers = NumberReplacer(self._parameters, self.number_arguments)
+            args, kwargs = numbers.replace_numbers(args, kwargs, convert=lambda _: _ANY_NUMBER)
         objects: list[Any] = []
         self._summaries = _summaries(objects)
         form = (*self._summaries, *_form(args, kwargs, objects))
@@ -147,7 +154,7 @@ class EagerStep(TakenStep):
         self, args: tuple[Any, ...], kwargs: dict[str, Any], form: Any, objects: tuple[Any, ...]
     ) -> Any:
         """One call op by op, to see what it does beside computing."""
-        if self._guards is not None and self._guards.changed() is not None:
+        if self._guards is not None and self._guards.find_change() is not None:
             self._graphs.clear()  # what was traced before is of no use either
             self._forms.clear()
         if len(self._forms) >= _MOST_FORMS:
@@ -158,24 +165,24 @@ class EagerStep(TakenStep):
             self._forms.clear()
         try:
             known = [each for objects in self._forms.values() for each in objects]
-            guards = self._guards = Guards(self._written, *known, *objects)
+            guards = self._guards = StateGuards(self._written, *known, *objects)
         except UnguardedError as reason:
             self._refuse(str(reason))
             return self._written(*args, **kwargs)
-        found, refusal = watched(guards, lambda: self._written(*args, **kwargs))
+        found, refusal = observe_call(guards, lambda: self._written(*args, **kwargs))
         self._ran_as_written = True
         if not refusal and not _are_tensors(found):
             refusal = "it returns something that is no tensor"
-        if not refusal and self.expects_code not in ("", guards.code):
+        if not refusal and self.expected_code_digest not in ("", guards.code_digest):
             refusal = "its code, or what it calls, is another one than the plan was made for"
-        if not refusal and self.is_looked_at and self.code not in ("", guards.code):
+        if not refusal and self.is_examined and self.code_digest not in ("", guards.code_digest):
             refusal = "it is called with objects of several classes of the script's own"
-        if refusal.startswith(CHANGES) and form not in self._seen_twice:
+        if refusal.startswith(CHANGES_PREFIX) and form not in self._seen_twice:
             self._seen_twice.add(form)  # perhaps for this once: look again at the next call
         elif refusal:
             self._refuse(refusal)
         else:
-            self.refusal, self.code = "", guards.code
+            self.refusal, self.code_digest = "", guards.code_digest
             self._forms[form] = objects
             self._met += 1
         return found
@@ -184,7 +191,7 @@ class EagerStep(TakenStep):
         self, args: tuple[Any, ...], kwargs: dict[str, Any], form: Any, objects: tuple[Any, ...]
     ) -> Any:
         assert self._guards is not None
-        changed = self._guards.changed()
+        changed = self._guards.find_change()
         if changed is not None:
             self._changes += 1
             self._graphs.clear()
@@ -198,27 +205,27 @@ class EagerStep(TakenStep):
             return found
         self._served += 1
         if self._served > 1:  # it was traced by then
-            self._keep_state(args, kwargs)
-        if not self.mode.is_other:
+            self._save_initial_state(args, kwargs)
+        if not self.mode.is_modified:
             return self._traced(args, kwargs)
-        return self._otherwise(args, kwargs, lambda: self._traced(args, kwargs))
+        return self._run_in_mode(args, kwargs, lambda: self._traced(args, kwargs))
 
     def _traced(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self.refusal:
             return self._written(*args, **kwargs)
-        graph = self.graph()
+        graph = self.graph_function()
         try:
             if not self._served_by(graph, args, kwargs):
                 return self._written(*args, **kwargs)
             traces = graph.experimental_get_tracing_count()
             found = graph(*args, **kwargs)
-            if self.is_looked_at and graph.experimental_get_tracing_count() != traces:
-                self._why_another(args, kwargs)
+            if self.is_examined and graph.experimental_get_tracing_count() != traces:
+                self._changed_step_refusal(args, kwargs)
             return found
         except Exception as error:
             if was_traced(graph, args, kwargs):
                 raise  # what the step itself raised
-            self._refuse(f"tracing it fails: {told(error)}")
+            self._refuse(f"tracing it fails: {describe_error(error)}")
         return self._written(*args, **kwargs)
 
     def _served_by(self, graph: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
@@ -228,12 +235,12 @@ class EagerStep(TakenStep):
         """
         if graph.experimental_get_tracing_count():
             return True
-        if another := self._why_another(args, kwargs):
+        if another := self._changed_step_refusal(args, kwargs):
             self._refuse(another)
             return False
         if not _is_caught():
             return True
-        checks = checked_by(graph.get_concrete_function(*args, **kwargs))
+        checks = user_check_names(graph.get_concrete_function(*args, **kwargs))
         if checks:
             self._refuse(f"a failed {checks} would not stop its update, and its error is caught")
         return not checks
@@ -242,7 +249,7 @@ class EagerStep(TakenStep):
         earned = self._served >= _CALLS_A_CHANGE * self._changes
         return self._changes > _MOST_CHANGES or (self._changes > _FREE_CHANGES and not earned)
 
-    def _refuse_other(self, why: str) -> None:
+    def _refuse_changed_step(self, why: str) -> None:
         if why:
             self._refuse(why)
             self._unable[self.mode] = why
@@ -256,8 +263,8 @@ class EagerStep(TakenStep):
 
 def _is_caught() -> bool:
     """Errors of the step, by the user's code around it."""
-    around = (frame for frame in outwards(sys._getframe(1)) if owner(frame) == "user")
-    return any(map(catches_here, around))
+    around = (frame for frame in iterate_frames(sys._getframe(1)) if code_owner(frame) == "user")
+    return any(map(is_caught_here, around))
 
 
 def _form(args: tuple[Any, ...], kwargs: dict[str, Any], objects: list[Any]) -> tuple[Any, ...]:

@@ -39,18 +39,18 @@ class GraphState:
         each = {id(one): one for one in traced}.values()
         found = [variable for one in each for variable in _in_order(one)]
         self._variables = tuple({id(variable): variable for variable in found}.values())
-        self._saved = self.values()
+        self._saved = self.current_values()
 
-    def values(self) -> Arrays:
+    def current_values(self) -> Arrays:
         """As they are now."""
         return [tf.identity(variable).numpy() for variable in self._variables]
 
     @property
-    def saved(self) -> Arrays:
+    def initial_values(self) -> Arrays:
         """As they were at the beginning."""
         return self._saved
 
-    def take(self, values: Arrays) -> str:
+    def set_initial_values(self, values: Arrays) -> str:
         """Let the beginning be what another process found there.
 
         Returns:
@@ -62,7 +62,7 @@ class GraphState:
         return ""
 
     @property
-    def learning(self) -> frozenset[int]:
+    def learned_positions(self) -> frozenset[int]:
         """Positions of what can be trained, and of slots, which are as large.
 
         Moving averages are as large as well, and follow the data, whatever the weights do.
@@ -77,12 +77,12 @@ class GraphState:
 
     def metric_loss(self) -> MetricLoss | None:
         """The loss that the function keeps the mean of, where it is plain which that is."""
-        return MetricLoss.among(self._variables)
+        return MetricLoss.from_variables(self._variables)
 
     def __len__(self) -> int:
         return len(self._variables)
 
-    def trains(self, values: Arrays) -> bool:
+    def has_trained(self, values: Arrays) -> bool:
         """Something that can be trained is another one than at the beginning.
 
         Args:
@@ -97,7 +97,7 @@ class GraphState:
             variable.assign(value)
         context.async_wait()  # another process's device lets a function begin before that
 
-    def nudge(self, seed: int, units: int) -> None:
+    def perturb(self, seed: int, units: int) -> None:
         """Move every number with a fraction by some units in the last place, up or down."""
         signs = np.random.default_rng(seed)
         for variable in self._variables:

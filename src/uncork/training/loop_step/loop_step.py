@@ -10,17 +10,25 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
-from uncork.core.base.errors import told
-from uncork.training.loop_step.array_arguments import KeptTensors, is_comparable, same_bytes
+from uncork.core.base.errors import describe_error
+from uncork.training.loop_step.array_arguments import (
+    TensorCache,
+    has_same_bytes,
+    is_comparable_array,
+)
 from uncork.training.loop_step.graph_state import GraphState
-from uncork.training.loop_step.mode import Mode
-from uncork.training.optimizer.traced_updates import Updates
-from uncork.training.precision.traced_loss_scaling import Scaling
-from uncork.training.precision.traced_policy import traced_in, why_not_anew, why_not_in
-from uncork.training.tracing.dropped_checks import left_out
+from uncork.training.loop_step.mode import StepMode
+from uncork.training.optimizer.traced_updates import TracedUpdates
+from uncork.training.precision.traced_loss_scaling import TracedLossScaler
+from uncork.training.precision.traced_policy import (
+    precision_refusal,
+    retrace_refusal,
+    wrap_with_policy,
+)
+from uncork.training.tracing.dropped_checks import dropped_checks_refusal
 from uncork.training.tracing.graph_digest import graph_digest
-from uncork.training.tracing.map_fn import Maps
-from uncork.training.tracing.xla_support import ops_without_kernel
+from uncork.training.tracing.map_fn import MapVectorizer
+from uncork.training.tracing.xla_support import missing_kernel_reason
 
 _RECORDED: Final = 64
 _RECORDED_BYTES: Final = 128 << 20
@@ -33,10 +41,10 @@ _ANOTHER: Final = (
 # In it small gradients vanish, unless the loss they are of is scaled.
 _SCALED: Final = "mixed_float16"
 
-Call = tuple[tuple[Any, ...], dict[str, Any]]
+CallArguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
-class TakenStep(ABC):
+class InterceptedStep(ABC):
     """A step that runs as :attr:`mode` says when the user's loop calls it.
 
     Args:
@@ -46,58 +54,64 @@ class TakenStep(ABC):
         mode: How it runs.
         refusal: Why it cannot be a graph; ``""`` where it can, as far as was seen. None as long as
             it was not called.
-        calls: The first calls' arguments, when :attr:`recording`.
-        is_looked_at: It is examined, not run under a plan: what its variables are at its first call
-            as a graph is kept, in :attr:`began`, and numbers that change are noted.
-        began: That; None where it was not kept.
-        numbers: Arguments that are Python numbers, and change from call to call: as far as was seen
-            while it was looked at, or as a plan says. A step that was eager gets them as tensors.
-        returns: Names of the variables that it returns, where these are told.
-        code: Digest of code of the user's that it runs.
-        graphs: While it is looked at, digests of what it was traced to as a graph.
-        expects: Under a plan, those that it was made for, of the first call; empty for any.
+        recorded_calls: The first calls' arguments, when :attr:`is_recording`.
+        is_examined: It is examined, not run under a plan: what its variables are at its first call
+            as a graph is kept, in :attr:`initial_state`, and numbers that change are noted.
+        initial_state: That; None where it was not kept.
+        number_arguments: Arguments that are Python numbers, and change from call to call: as far as
+            was seen while it was looked at, or as a plan says. A step that was eager gets them as
+            tensors.
+        returned_names: Names of the variables that it returns, where these are told.
+        code_digest: Digest of code of the user's that it runs.
+        graph_digests: While it is looked at, digests of what it was traced to as a graph.
+        expected_graph_digests: Under a plan, those that it was made for, of the first call; empty
+            for any.
     """
 
     def __init__(self, on_refusal: Callable[[str, str], None] = lambda _how, _why: None) -> None:
-        self.mode = Mode.WRITTEN
+        self.mode = StepMode.ORIGINAL
         self.refusal: str | None = None
-        self._unable: dict[Mode, str] = {}
-        self.recording = False
-        self.calls: list[Call] = []
-        self.numbers: tuple[str, ...] = ()
-        self.is_looked_at = False
-        self.began: GraphState | None = None
-        self.returns: tuple[str, ...] = ()
-        self.code = ""
-        self.graphs: set[str] = set()
-        self.expects: frozenset[str] = frozenset()
+        self._unable: dict[StepMode, str] = {}
+        self.is_recording = False
+        self.recorded_calls: list[CallArguments] = []
+        self.number_arguments: tuple[str, ...] = ()
+        self.is_examined = False
+        self.initial_state: GraphState | None = None
+        self.returned_names: tuple[str, ...] = ()
+        self.code_digest = ""
+        self.graph_digests: set[str] = set()
+        self.expected_graph_digests: frozenset[str] = frozenset()
         self._on_refusal = on_refusal
         self._bytes = 0
         self._running = False
-        self._maps, self._updates, self._scaling = Maps(), Updates(), Scaling()
-        self._tensors = KeptTensors()
+        self._maps, self._updates, self._scaling = (
+            MapVectorizer(),
+            TracedUpdates(),
+            TracedLossScaler(),
+        )
+        self._tensors = TensorCache()
         self._ran_as_written = self._state_asked = False
         self._task: Callable[[], None] | None = None
 
     @property
-    def unable(self) -> str:
+    def mode_refusal(self) -> str:
         """Why it cannot run in its mode; ``""`` where it can, or was not asked to."""
         return self._unable.get(self.mode, "")
 
-    def record_anew(self) -> None:
+    def restart_recording(self) -> None:
         """From the next call on, keep what it is called with, and forget what was kept so far."""
-        self.calls, self._bytes, self.recording = [], 0, True
+        self.recorded_calls, self._bytes, self.is_recording = [], 0, True
 
     @abstractmethod
-    def written(self, *args: Any, **kwargs: Any) -> Any:
+    def original(self, *args: Any, **kwargs: Any) -> Any:
         """What the user wrote."""
 
     @abstractmethod
-    def graph(self, mode: Mode = Mode.GRAPH) -> Any:
+    def graph_function(self, mode: StepMode = StepMode.GRAPH) -> Any:
         """The step as a ``tf.function``; only where there is no :attr:`refusal`."""
 
     @abstractmethod
-    def give_back(self) -> None:
+    def restore(self) -> None:
         """Let the user's function be what it was."""
 
     @abstractmethod
@@ -115,89 +129,102 @@ class TakenStep(ABC):
         finally:
             self._running = False
 
-    def begin_scaling(self) -> None:
+    def reset_loss_scale(self) -> None:
         """Let the scale of its loss be the first one, where a training begins anew."""
-        self._scaling.start()
+        self._scaling.reset()
 
-    def at_next_call(self, task: Callable[[], None]) -> None:
+    def run_at_next_call(self, task: Callable[[], None]) -> None:
         """Run something on the user's thread, where its device and its strategy are set."""
         self._task = task
 
-    def _traced_as(self, mode: Mode, python: Callable[..., Any]) -> Callable[..., Any]:
+    def _traced_as(self, mode: StepMode, python: Callable[..., Any]) -> Callable[..., Any]:
         """The step's Python code, as it is to be traced for a mode."""
-        python = traced_in(mode.policy, python, mode.keep, careful=mode.careful)
-        python = self._scaling.in_step(python) if mode.policy == _SCALED else python
-        python = self._updates.in_kernels(python) if mode.fused else python
-        return self._maps.answered(python) if mode.at_once else python
+        python = wrap_with_policy(
+            mode.policy,
+            python,
+            mode.float32_layers,
+            is_precision_conservative=mode.is_precision_conservative,
+        )
+        python = self._scaling.wrap_function(python) if mode.policy == _SCALED else python
+        python = self._updates.wrap_function(python) if mode.has_fused_updates else python
+        return self._maps.wrap_function(python) if mode.has_vectorized_maps else python
 
-    def _otherwise(
+    def _run_in_mode(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], usual: Callable[[], Any]
     ) -> Any:
         """As the function of the mode; where that fails and the usual way does not, the usual."""
-        anew = self.mode.policy or self.mode.at_once or self.mode.fused
+        anew = self.mode.policy or self.mode.has_vectorized_maps or self.mode.has_fused_updates
         if anew and not self._ran_as_written:
             return usual()  # what is built by the first call is built as it was written
         if self.mode not in self._unable:
             self._look_for_checks(args, kwargs)
-            self._refuse_other(self._why_another(args, kwargs))
+            self._refuse_changed_step(self._changed_step_refusal(args, kwargs))
             self._unable.setdefault(self.mode, "")  # unless somebody pressed Ctrl-C meanwhile
-        if self.unable:
+        if self.mode_refusal:
             return usual()
-        function = self.graph(self.mode)
+        function = self.graph_function(self.mode)
         traces = function.experimental_get_tracing_count()
         try:
             found = function(*args, **kwargs)
         except Exception as error:
-            if not self.mode.xla and was_traced(function, args, kwargs):
+            if not self.mode.is_xla and was_traced(function, args, kwargs):
                 raise  # an error of the step's own; some of it was done
             found = usual()  # XLA does nothing by halves; an error of the step's own is raised here
-            self._refuse_mode(ops_without_kernel(error) or told(error))
+            self._refuse_mode(missing_kernel_reason(error) or describe_error(error))
             return found
         if function.experimental_get_tracing_count() != traces:
             self._look_for_checks(args, kwargs)
-            if self.is_looked_at:
-                self._why_another(args, kwargs)
+            if self.is_examined:
+                self._changed_step_refusal(args, kwargs)
         return found
 
-    def _refuse_other(self, why: str) -> None:
+    def _refuse_changed_step(self, why: str) -> None:
         """It is none that the plan was made for."""
         self._refuse_mode(why)
 
-    def _why_another(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    def _changed_step_refusal(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
         """Why its graph for such a call is none that a plan was made for; ``""`` if it is.
 
         As its author wrote it, whatever the mode: so both are traced at the same place.
         """
-        if not (self.is_looked_at or self.expects):
+        if not (self.is_examined or self.expected_graph_digests):
             return ""
         with suppress(Exception):  # what cannot be traced is found out when it is called
-            found = graph_digest(self.graph().get_concrete_function(*args, **kwargs))
-            if self.is_looked_at:
-                self.graphs.add(found)
-            elif found not in self.expects:
+            found = graph_digest(self.graph_function().get_concrete_function(*args, **kwargs))
+            if self.is_examined:
+                self.graph_digests.add(found)
+            elif found not in self.expected_graph_digests:
                 return _ANOTHER
-            self.expects = frozenset()  # what changes in the middle of a training is its own affair
+            self.expected_graph_digests = (
+                frozenset()
+            )  # what changes in the middle of a training is its own affair
         return ""
 
     def _look_for_checks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """In what was traced, or will be, for these arguments."""
         found = ""
         with suppress(Exception):  # what cannot be traced is found out when it is called
-            if self.mode.xla or self.mode.no_xla:
-                found = left_out(self.graph().get_concrete_function(*args, **kwargs))
+            if self.mode.is_xla or self.mode.is_xla_off:
+                found = dropped_checks_refusal(
+                    self.graph_function().get_concrete_function(*args, **kwargs)
+                )
             if self.mode.policy and not found:
-                ways = (self.graph(), self.graph(self.mode))
-                found = why_not_in(*(way.get_concrete_function(*args, **kwargs) for way in ways))
+                ways = (self.graph_function(), self.graph_function(self.mode))
+                found = precision_refusal(
+                    *(way.get_concrete_function(*args, **kwargs) for way in ways)
+                )
             if self.mode.policy == _SCALED and not found:
-                found = self._scaling.why_none
-            if self.mode.at_once and not found:
-                self.graph(self.mode).get_concrete_function(*args, **kwargs)
-                found = self._maps.why_none
-            if self.mode.fused and not found:
-                found = why_not_anew(self.graph().get_concrete_function(*args, **kwargs))
-            if self.mode.fused and not found:
-                self.graph(self.mode).get_concrete_function(*args, **kwargs)
-                found = self._updates.why_none
+                found = self._scaling.refusal_reason
+            if self.mode.has_vectorized_maps and not found:
+                self.graph_function(self.mode).get_concrete_function(*args, **kwargs)
+                found = self._maps.refusal_reason
+            if self.mode.has_fused_updates and not found:
+                found = retrace_refusal(
+                    self.graph_function().get_concrete_function(*args, **kwargs)
+                )
+            if self.mode.has_fused_updates and not found:
+                self.graph_function(self.mode).get_concrete_function(*args, **kwargs)
+                found = self._updates.refusal_reason
         self._refuse_mode(found)  # which may raise, where a plan is to be kept strictly
 
     def _refuse_mode(self, why: str) -> None:
@@ -206,26 +233,28 @@ class TakenStep(ABC):
             self._on_refusal("as it was", why)
 
     def _record(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if not self.recording:
+        if not self.is_recording:
             return
         with suppress(TypeError, ValueError):  # arguments that TensorFlow cannot take apart
-            before = tf.nest.flatten(self.calls[-1]) if self.calls else []
+            before = tf.nest.flatten(self.recorded_calls[-1]) if self.recorded_calls else []
             leaves = _as_before(tf.nest.flatten((args, kwargs)), before)
             size = sum(_bytes_of(leaf) for leaf in leaves if not any(leaf is b for b in before))
-            if len(self.calls) >= _RECORDED or self._bytes + size > _RECORDED_BYTES:
-                self.recording = False
+            if len(self.recorded_calls) >= _RECORDED or self._bytes + size > _RECORDED_BYTES:
+                self.is_recording = False
                 return
             self._bytes += size
             kept = [_kept(leaf, before) for leaf in leaves]
-            self.calls.append(tf.nest.pack_sequence_as((args, kwargs), kept))
+            self.recorded_calls.append(tf.nest.pack_sequence_as((args, kwargs), kept))
 
-    def _keep_state(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _save_initial_state(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Once, before the step has gone far, as it is called on what it was traced for."""
-        if self.is_looked_at and not self._state_asked:
+        if self.is_examined and not self._state_asked:
             self._state_asked = True
             with suppress(Exception):  # no memory for as much again
-                self.began = GraphState(self.graph().get_concrete_function(*args, **kwargs))
-                self._why_another(args, kwargs)
+                self.initial_state = GraphState(
+                    self.graph_function().get_concrete_function(*args, **kwargs)
+                )
+                self._changed_step_refusal(args, kwargs)
 
 
 def was_traced(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
@@ -250,7 +279,7 @@ def _as_before(leaves: list[Any], before: list[Any]) -> list[Any]:
 
 
 def _same_large(leaf: Any, kept: Any) -> bool:
-    return is_comparable(leaf) and is_comparable(kept) and same_bytes(leaf, kept)
+    return is_comparable_array(leaf) and is_comparable_array(kept) and has_same_bytes(leaf, kept)
 
 
 def _kept(leaf: Any, before: list[Any]) -> Any:

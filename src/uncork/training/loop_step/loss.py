@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-from uncork.training.state.loss_value import is_no_loss, told_loss
+from uncork.training.state.loss_value import find_logged_loss, is_not_loss
 
 # Ends of the names of a mean's two variables.
 _TOTAL: Final = "/total:0"
@@ -31,8 +31,9 @@ class MetricLoss:
     Example:
         >>> import keras
         >>> metric = keras.metrics.Mean(name="train_loss")
-        >>> loss = MetricLoss.among(variable.value for variable in metric.variables)
-        >>> metric.update_state(3.0); metric.update_state(5.0)
+        >>> loss = MetricLoss.from_variables(variable.redact_value for variable in metric.variables)
+        >>> metric.update_state(3.0)
+        ... metric.update_state(5.0)
         >>> loss.since(), loss.since()
         (4.0, None)
     """
@@ -43,7 +44,7 @@ class MetricLoss:
         self._before = self._now()
 
     @classmethod
-    def among(cls, variables: Iterable[Any]) -> MetricLoss | None:
+    def from_variables(cls, variables: Iterable[Any]) -> MetricLoss | None:
         """Of these variables; None where there is not exactly one mean of a loss."""
         named: dict[str, list[Any]] = {}
         for variable in variables:
@@ -58,7 +59,7 @@ class MetricLoss:
         ]
         return cls(*found[0]) if len(found) == 1 else None
 
-    def since(self) -> float | None:
+    def mean_since_last(self) -> float | None:
         """The mean since the last time, or since the step set it to 0; None of nothing."""
         before, now = self._before, self._now()
         self._before = now
@@ -76,7 +77,7 @@ _BUILDS: Final = "BUILD_TUPLE"
 _RETURNS: Final = "RETURN_VALUE"
 
 
-def names_returned(python: Callable[..., Any]) -> tuple[str, ...]:
+def find_returned_names(python: Callable[..., Any]) -> tuple[str, ...]:
     """Names of the variables that a function returns: one, or several in a tuple.
 
     Read from its bytecode: a step that was made of statements of a loop stands in no file.
@@ -88,7 +89,7 @@ def names_returned(python: Callable[..., Any]) -> tuple[str, ...]:
         >>> def step(x):
         ...     loss, accuracy = x * 2, x / 2
         ...     return loss, accuracy
-        >>> names_returned(step), names_returned(lambda x: x + 1)
+        >>> find_returned_names(step), find_returned_names(lambda x: x + 1)
         (('loss', 'accuracy'), ())
     """
     found: set[tuple[str, ...]] = set()
@@ -108,7 +109,7 @@ def names_returned(python: Callable[..., Any]) -> tuple[str, ...]:
     return found.pop() if len(found) == 1 else ()
 
 
-def returned_loss(returned: Any, names: Sequence[str]) -> tuple[bool, float] | None:
+def find_returned_loss(returned: Any, names: Sequence[str]) -> tuple[bool, float] | None:
     """The loss among what a call has returned, and whether it is plain that it is one.
 
     Of several numbers their names tell; where these do not, as of two networks that work against
@@ -116,16 +117,19 @@ def returned_loss(returned: Any, names: Sequence[str]) -> tuple[bool, float] | N
 
     Args:
         returned: By the step.
-        names: Of what it returns (:func:`names_returned`).
+        names: Of what it returns (:func:`find_returned_names`).
 
     Returns:
         None where there is no number with a fraction.
 
     Example:
         >>> low, high = tf.constant(0.5), tf.constant(2.0)
-        >>> returned_loss((low, high), ("accuracy", "loss")), returned_loss(high, ())
+        >>> find_returned_loss((low, high), ("accuracy", "loss")), find_returned_loss(high, ())
         ((True, 2.0), (True, 2.0))
-        >>> returned_loss((low, high), ("g_loss", "d_loss")), returned_loss((low, high), ())
+        >>> (
+        ...     find_returned_loss((low, high), ("g_loss", "d_loss")),
+        ...     find_returned_loss((low, high), ()),
+        ... )
         ((False, 1.25), (False, 1.25))
     """
     numbers = list(_numbers(returned, "", names))
@@ -133,9 +137,9 @@ def returned_loss(returned: Any, names: Sequence[str]) -> tuple[bool, float] | N
         return None
     if len(numbers) == 1:
         name, number = numbers[0]
-        return not is_no_loss(name), float(number)
+        return not is_not_loss(name), float(number)
     told = {name or str(n): number for n, (name, number) in enumerate(numbers)}
-    name, loss = told_loss(told)
+    name, loss = find_logged_loss(told)
     return bool(name) and len(told) == len(numbers), loss
 
 

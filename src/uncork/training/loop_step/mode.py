@@ -8,76 +8,91 @@ from uncork.core.base.record import Record
 from uncork.core.edits.step import PadArguments
 
 
-class Mode(Record, frozen=True, kw_only=True):
+class StepMode(Record, frozen=True, kw_only=True):
     """How a step runs when it is called.
 
     Attributes:
-        graph: As a ``tf.function``, also where its author runs it op by op.
-        xla: Compiled with XLA.
-        no_xla: Not so, where its author has it compiled so.
-        any_shape: Traced once for all shapes.
-        at_once: What it asks of ``tf.map_fn`` is answered for all elements at once.
-        fused: Each weight is updated by one kernel.
-        tensors: Arguments that it is given as tensors where they are Python numbers.
-        arrays: Arguments of which it is given kept tensors where they are NumPy arrays.
-        lengths: How far arguments are filled up; None where they are left as they are.
+        is_graph: As a ``tf.function``, also where its author runs it op by op.
+        is_xla: Compiled with XLA.
+        is_xla_off: Not so, where its author has it compiled so.
+        has_open_shapes: Traced once for all shapes.
+        has_vectorized_maps: What it asks of ``tf.map_fn`` is answered for all elements at once.
+        has_fused_updates: Each weight is updated by one kernel.
+        tensor_arguments: Arguments that it is given as tensors where they are Python numbers.
+        array_arguments: Arguments of which it is given kept tensors where they are NumPy arrays.
+        padded_arguments: How far arguments are filled up; None where they are left as they are.
         policy: What its layers compute in; ``""`` for their own dtype policy.
-        keep: Names of layers that stay as they are.
-        careful: Names do not count, as of :class:`~uncork.core.edits.step.DtypePolicy`.
+        float32_layers: Names of layers that stay as they are.
+        is_precision_conservative: Names do not count, as of
+            :class:`~uncork.core.edits.step.DtypePolicy`.
 
     Example:
-        >>> Mode.XLA.is_other, Mode.GRAPH.is_other
+        >>> StepMode.XLA.is_modified, StepMode.GRAPH.is_modified
         (True, False)
-        >>> Mode(policy="mixed_bfloat16").words
+        >>> StepMode(policy="mixed_bfloat16").words
         'in mixed_bfloat16'
     """
 
-    WRITTEN: ClassVar[Mode]
-    GRAPH: ClassVar[Mode]
-    ANY_SHAPE: ClassVar[Mode]
-    XLA: ClassVar[Mode]
+    ORIGINAL: ClassVar[StepMode]
+    GRAPH: ClassVar[StepMode]
+    ANY_SHAPE: ClassVar[StepMode]
+    XLA: ClassVar[StepMode]
 
-    graph: bool = False
-    xla: bool = False
-    no_xla: bool = False
-    any_shape: bool = False
-    at_once: bool = False
-    fused: bool = False
-    tensors: tuple[str, ...] = ()
-    arrays: tuple[str, ...] = ()
-    lengths: PadArguments | None = None
+    is_graph: bool = False
+    is_xla: bool = False
+    is_xla_off: bool = False
+    has_open_shapes: bool = False
+    has_vectorized_maps: bool = False
+    has_fused_updates: bool = False
+    tensor_arguments: tuple[str, ...] = ()
+    array_arguments: tuple[str, ...] = ()
+    padded_arguments: PadArguments | None = None
     policy: str = ""
-    keep: tuple[str, ...] = ()
-    careful: bool = False
+    float32_layers: tuple[str, ...] = ()
+    is_precision_conservative: bool = False
 
     @property
-    def is_other(self) -> bool:
+    def is_modified(self) -> bool:
         """Another function than the user's is traced for it."""
-        flags = (self.xla, self.no_xla, self.any_shape, self.at_once, self.fused)
-        return any(flags) or bool(self.tensors or self.arrays or self.lengths or self.policy)
+        flags = (
+            self.is_xla,
+            self.is_xla_off,
+            self.has_open_shapes,
+            self.has_vectorized_maps,
+            self.has_fused_updates,
+        )
+        return any(flags) or bool(
+            self.tensor_arguments or self.array_arguments or self.padded_arguments or self.policy
+        )
 
     @property
-    def options(self) -> dict[str, Any]:
+    def tf_function_options(self) -> dict[str, Any]:
         """Of ``tf.function``."""
-        found: dict[str, Any] = {"reduce_retracing": True} if self.any_shape else {}
-        return found | ({"jit_compile": self.xla} if self.xla or self.no_xla else {})
+        found: dict[str, Any] = {"reduce_retracing": True} if self.has_open_shapes else {}
+        return found | ({"jit_compile": self.is_xla} if self.is_xla or self.is_xla_off else {})
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """As the end of a sentence: the step cannot run ..."""
         found = [
-            f"with {', '.join(self.tensors)} as tensors" if self.tensors else "",
-            f"with kept tensors of {', '.join(self.arrays)}" if self.arrays else "",
-            f"on lengths of multiples of {self.lengths.multiple}" if self.lengths else "",
-            "traced for all shapes at once" if self.any_shape else "",
-            "with its tf.map_fn at once" if self.at_once else "",
-            "with one kernel for each weight's update" if self.fused else "",
-            "compiled with XLA" if self.xla else "",
-            "without XLA" if self.no_xla else "",
+            f"with {', '.join(self.tensor_arguments)} as tensors" if self.tensor_arguments else "",
+            f"with kept tensors of {', '.join(self.array_arguments)}"
+            if self.array_arguments
+            else "",
+            f"on lengths of multiples of {self.padded_arguments.multiple}"
+            if self.padded_arguments
+            else "",
+            "traced for all shapes at once" if self.has_open_shapes else "",
+            "with its tf.map_fn at once" if self.has_vectorized_maps else "",
+            "with one kernel for each weight's update" if self.has_fused_updates else "",
+            "compiled with XLA" if self.is_xla else "",
+            "without XLA" if self.is_xla_off else "",
             f"in {self.policy}" if self.policy else "",
         ]
-        return " and ".join(filter(None, found)) or ("as a graph" if self.graph else "as written")
+        return " and ".join(filter(None, found)) or (
+            "as a graph" if self.is_graph else "as written"
+        )
 
 
-Mode.WRITTEN, Mode.GRAPH = Mode(), Mode(graph=True)
-Mode.ANY_SHAPE, Mode.XLA = Mode(any_shape=True), Mode(xla=True)
+StepMode.ORIGINAL, StepMode.GRAPH = StepMode(), StepMode(is_graph=True)
+StepMode.ANY_SHAPE, StepMode.XLA = StepMode(has_open_shapes=True), StepMode(is_xla=True)

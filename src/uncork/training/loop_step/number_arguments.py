@@ -12,11 +12,11 @@ import tensorflow as tf
 _MANY: Final = 3
 
 
-def parameters_of(python: Callable[..., Any]) -> tuple[str, ...]:
+def positional_parameter_names(python: Callable[..., Any]) -> tuple[str, ...]:
     """Names of what a function can be given by position, in order; nothing where none can tell.
 
     Example:
-        >>> parameters_of(lambda x, y, *, rate: x * y * rate)
+        >>> positional_parameter_names(lambda x, y, *, rate: x * y * rate)
         ('x', 'y')
     """
     try:
@@ -27,30 +27,30 @@ def parameters_of(python: Callable[..., Any]) -> tuple[str, ...]:
     return tuple(each.name for each in found if each.kind in by_position)
 
 
-class Numbers:
+class ChangingNumbers:
     """Which arguments of a function are Python numbers that change from call to call.
 
     Args:
         python: The function.
 
     Example:
-        >>> numbers = Numbers(lambda x, rate, size: x)
+        >>> numbers = ChangingNumbers(lambda x, rate, size: x)
         >>> for call in range(4):
-        ...     numbers.note((tf.ones(2), 0.1 * call, 8), {})
-        >>> numbers.changing
+        ...     numbers.note_call((tf.ones(2), 0.1 * call, 8), {})
+        >>> numbers.changing_names
         ('rate',)
     """
 
     def __init__(self, python: Callable[..., Any]) -> None:
-        self._parameters = parameters_of(python)
+        self._parameters = positional_parameter_names(python)
         self._values: dict[str, set[float]] = {}
 
     @property
-    def changing(self) -> tuple[str, ...]:
+    def changing_names(self) -> tuple[str, ...]:
         """Their names, in the order in which they were met."""
         return tuple(name for name, values in self._values.items() if len(values) >= _MANY)
 
-    def note(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def note_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """One call."""
         for name, value in (*zip(self._parameters, args, strict=False), *kwargs.items()):
             if _is_number(value):
@@ -59,16 +59,16 @@ class Numbers:
                     values.add(value)
 
 
-class ByName:
+class NumberReplacer:
     """Puts something in the place of Python numbers among the arguments of a function.
 
     Args:
-        parameters: From :func:`parameters_of` the function.
+        parameters: From :func:`positional_parameter_names` the function.
         names: Of the arguments.
 
     Example:
-        >>> rate = ByName(("x", "rate"), ("rate",))
-        >>> rate.replaced((2, 0.5), {}, by=lambda number: "any")
+        >>> rate = NumberReplacer(("x", "rate"), ("rate",))
+        >>> rate.replaced((2, 0.5), {}, convert=lambda number: "any")
         ((2, 'any'), {})
     """
 
@@ -76,32 +76,32 @@ class ByName:
         self._names = frozenset(names)
         self._parameters = parameters
 
-    def replaced(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], by: Callable[[float], Any]
+    def replace_numbers(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], convert: Callable[[float], Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments of a call, with other ones where numbers of these names stood."""
 
         def other(name: str, value: Any) -> Any:
-            return by(value) if name in self._names and _is_number(value) else value
+            return convert(value) if name in self._names and _is_number(value) else value
 
         names = (*self._parameters, *[""] * (len(args) - len(self._parameters)))
         by_position = tuple(other(name, arg) for name, arg in zip(names, args, strict=False))
         return by_position, {name: other(name, value) for name, value in kwargs.items()}
 
 
-def as_tensor(number: float) -> Any:
+def number_to_tensor(number: float) -> Any:
     """A tensor in the place of a number; whole ones with room to be counted up and multiplied.
 
     Python's have no end, and 32 bits would come to one in the middle of a training.
 
     Example:
-        >>> as_tensor(3).dtype, as_tensor(0.5).dtype
+        >>> number_to_tensor(3).dtype, number_to_tensor(0.5).dtype
         (tf.int64, tf.float32)
     """
     return tf.constant(number, tf.int64 if isinstance(number, int) else tf.float32)
 
 
-class WithTensors:
+class TensorArgumentFunction:
     """A ``tf.function`` that is given tensors where its caller hands over Python numbers.
 
     Args:
@@ -109,7 +109,7 @@ class WithTensors:
         names: Of the arguments.
 
     Example:
-        >>> scaled = WithTensors(tf.function(lambda x, rate: x * rate), ("rate",))
+        >>> scaled = TensorArgumentFunction(tf.function(lambda x, rate: x * rate), ("rate",))
         >>> [float(scaled(tf.constant(2.0), rate)) for rate in (1.0, 2.0, 3.0)]
         [2.0, 4.0, 6.0]
         >>> scaled.experimental_get_tracing_count()
@@ -118,7 +118,7 @@ class WithTensors:
 
     def __init__(self, function: Any, names: tuple[str, ...]) -> None:
         self._function = function
-        self._numbers = ByName(parameters_of(function.python_function), names)
+        self._numbers = NumberReplacer(positional_parameter_names(function.python_function), names)
         self._by: Callable[[float], Any] | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -134,14 +134,14 @@ class WithTensors:
     def _with_tensors(self, args: Any, kwargs: Any) -> Any:
         """Of 64 bits, unless the function does with them what it does with shapes, say."""
         if self._by is None:
-            wide = self._numbers.replaced(args, kwargs, by=as_tensor)
+            wide = self._numbers.replace_numbers(args, kwargs, convert=number_to_tensor)
             try:
                 self._function.get_concrete_function(*wide[0], **wide[1])
             except (TypeError, ValueError):  # of two kinds that do not go together
                 self._by = tf.constant
             else:
-                self._by = as_tensor
-        return self._numbers.replaced(args, kwargs, by=self._by)
+                self._by = number_to_tensor
+        return self._numbers.replace_numbers(args, kwargs, convert=self._by)
 
     def experimental_get_tracing_count(self) -> int:
         """How often it was traced."""

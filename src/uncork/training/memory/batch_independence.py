@@ -14,8 +14,8 @@ import keras
 from keras.src.layers.rnn.dropout_rnn_cell import DropoutRNNCell
 from keras.src.metrics.reduction_metrics import MeanMetricWrapper
 
-from uncork.training.state.snapshot import foreign
-from uncork.training.tracing.model_attribute import attribute
+from uncork.training.state.snapshot import find_untracked_variables
+from uncork.training.tracing.model_attribute import override_attribute
 
 # They draw for each number, or each row and channel, by itself.
 _DROPPING: Final = (
@@ -47,7 +47,7 @@ _ACROSS: Final = tuple(
 )
 
 
-def why_not_in_parts(model: Any) -> str | None:
+def micro_batch_refusal(model: Any) -> str | None:
     """What makes the parts of a batch another training than the batch; None where nothing seen.
 
     Args:
@@ -57,14 +57,14 @@ def why_not_in_parts(model: Any) -> str | None:
         >>> layers = keras.layers
         >>> model = keras.Sequential([keras.Input((4,)), layers.BatchNormalization(name="norm")])
         >>> model.compile("sgd", "mse")
-        >>> why_not_in_parts(model)
+        >>> micro_batch_refusal(model)
         "the layer 'norm' (BatchNormalization) takes its mean and variance from the whole batch"
     """
     reasons = (_of_step(model), _of_batch_size(model), _of_losses(model), _of_metrics(model))
     return next((reason for reason in (*reasons, *_of_layers(model)) if reason), None)
 
 
-def reductions(model: Any) -> set[str]:
+def loss_reductions(model: Any) -> set[str]:
     """How the losses of a model are put together over a batch; empty where none is compiled.
 
     Args:
@@ -75,25 +75,25 @@ def reductions(model: Any) -> set[str]:
     return {"mean" if each in _MEAN else each for each in found}
 
 
-def draws_by_itself(model: Any) -> bool:
-    """Layers of a model that :func:`why_not_in_parts` lets pass draw for each example anew."""
+def has_per_example_randomness(model: Any) -> bool:
+    """Layers of a model that :func:`micro_batch_refusal` lets pass draw for each example anew."""
     return any(layer._seed_generators for layer in model._flatten_layers())
 
 
 @contextmanager
-def without_draws(model: Any) -> Iterator[None]:
+def disable_random_layers(model: Any) -> Iterator[None]:
     """What is traced inside drops nothing and adds no noise; all else is as in a training.
 
     Args:
-        model: One that :func:`why_not_in_parts` lets pass.
+        model: One that :func:`micro_batch_refusal` lets pass.
     """
     with ExitStack() as stack:
         for layer in model._flatten_layers():
             if isinstance(layer, _DROPPING):
-                stack.enter_context(attribute(layer, "call", _as_it_is))
+                stack.enter_context(override_attribute(layer, "call", _as_it_is))
             if isinstance(layer, DropoutRNNCell):
                 for name in ("dropout", "recurrent_dropout"):
-                    stack.enter_context(attribute(layer, name, 0.0))
+                    stack.enter_context(override_attribute(layer, name, 0.0))
         yield
 
 
@@ -112,7 +112,7 @@ def _of_step(model: Any) -> str | None:
         return "the model has nothing to train"
     if model.optimizer.gradient_accumulation_steps:
         return "the optimizer adds gradients up over batches: gradient_accumulation_steps is set"
-    others = [name for name, _ in foreign(model)]
+    others = [name for name, _ in find_untracked_variables(model)]
     return f"a layer keeps a tf.Variable, which a step may set: {others[0]}" if others else None
 
 
@@ -123,7 +123,7 @@ def _of_batch_size(model: Any) -> str | None:
 
 
 def _of_losses(model: Any) -> str | None:
-    found = reductions(model)
+    found = loss_reductions(model)
     if len(found) > 1:
         return f"its losses are put together over a batch in several ways: {', '.join(found)}"
     other = found - {"mean", "sum"}

@@ -18,8 +18,8 @@ from keras.src.backend import get_keras_mask
 
 from uncork.core.base.errors import EditRefused
 from uncork.core.edits.step import LayersInInput, MicroBatches, StepEdit
-from uncork.training.memory.batch_independence import reductions, why_not_in_parts
-from uncork.training.tracing.model_attribute import attribute
+from uncork.training.memory.batch_independence import loss_reductions, micro_batch_refusal
+from uncork.training.tracing.model_attribute import override_attribute
 
 _WHOLE = "leave the batch whole, and make it smaller"
 
@@ -32,7 +32,7 @@ class _Part(NamedTuple):
     rows: Any
 
 
-class InParts:
+class MicroBatchedStep:
     """What an edit does to a model's training step.
 
     Args:
@@ -44,24 +44,24 @@ class InParts:
     """
 
     def __init__(self, model: Any, edit: MicroBatches) -> None:
-        _check(why_not_in_parts(model))
+        _check(micro_batch_refusal(model))
         self._model, self._parts = model, edit.parts
         self._without_gradient: set[int] = set()
         self._in_rows: frozenset[int] = frozenset()
 
     @contextmanager
-    def of_model(self) -> Iterator[None]:
+    def patch_model(self) -> Iterator[None]:
         """Where Keras makes what it trains the model with, inside the block, it goes in parts."""
         model = self._model
         make = model.make_train_function
 
         def make_train_function(force: bool = False) -> Any:
             if model.train_function is None or force:
-                with attribute(model, "train_step", self._train_step):
+                with override_attribute(model, "train_step", self._train_step):
                     make(force=force)
             return model.train_function
 
-        with attribute(model, "make_train_function", make_train_function):
+        with override_attribute(model, "make_train_function", make_train_function):
             yield
 
     def _train_step(self, data: Any) -> Any:
@@ -147,7 +147,7 @@ class InParts:
             scaled = model.optimizer.scale_loss(own)
         gradients = tape.gradient(scaled, model.trainable_weights)
         model.compute_metrics(x, y, predicted, sample_weight=weight)
-        _check(why_not_in_parts(model))  # losses and metrics are built by now
+        _check(micro_batch_refusal(model))  # losses and metrics are built by now
         self._without_gradient = {place for place, g in enumerate(gradients) if g is None}
         in_rows = {n for n, g in enumerate(gradients) if isinstance(g, tf.IndexedSlices)}
         if in_rows != self._in_rows:
@@ -161,7 +161,7 @@ class InParts:
     def _of_batch(self, predicted: Any, loss: Any, share: Any) -> Any:
         """What the loss of a part counts in that of the batch, its losses built."""
         masked = any(get_keras_mask(each) is not None for each in keras.tree.flatten(predicted))
-        summed = reductions(self._model) == {"sum"}
+        summed = loss_reductions(self._model) == {"sum"}
         if masked:
             _check(
                 "what the model gives is masked, and its loss is divided by what the mask leaves "
@@ -187,11 +187,11 @@ class InParts:
         with ExitStack() as stack:
             for each in trackers:
                 update = told(each.update_state)
-                stack.enter_context(attribute(each, "update_state", update))
+                stack.enter_context(override_attribute(each, "update_state", update))
             yield
 
 
-def in_parts_of(model: Any, edits: tuple[StepEdit, ...]) -> InParts | None:
+def create_micro_batched_step(model: Any, edits: tuple[StepEdit, ...]) -> MicroBatchedStep | None:
     """What cuts a model's batches in parts; None where no edit asks for it.
 
     Raises:
@@ -204,7 +204,7 @@ def in_parts_of(model: Any, edits: tuple[StepEdit, ...]) -> InParts | None:
             "batches as the data gives them",
             "leave the layers in the model",
         )
-    return InParts(model, edit) if edit else None
+    return MicroBatchedStep(model, edit) if edit else None
 
 
 class _InRowsError(Exception):

@@ -20,13 +20,18 @@ from keras.src.backend.common.variables import AutocastScope, get_autocast_scope
 
 from uncork.core.base.errors import EditRefused
 from uncork.core.edits.step import LayersInInput, MicroBatches, RecomputeActivations, StepEdit
-from uncork.training.memory.segments import Segment, cut, layers_of, why_not_cut
-from uncork.training.tracing.model_attribute import attribute
+from uncork.training.memory.segments import (
+    Segment,
+    cut_into_segments,
+    nested_layers_of,
+    recompute_refusal,
+)
+from uncork.training.tracing.model_attribute import override_attribute
 
 _KEPT = "leave the activations held, and make the batch smaller"
 
 
-class Recomputed:
+class RecomputedStep:
     """What an edit does to a model's training step.
 
     Args:
@@ -38,14 +43,14 @@ class Recomputed:
     """
 
     def __init__(self, model: Any, edit: RecomputeActivations) -> None:
-        _check(why_not_cut(model))
+        _check(recompute_refusal(model))
         self._model = model
-        self._cut = cut(model, edit.segments)
-        if not self._cut.again:
+        self._cut = cut_into_segments(model, edit.segments)
+        if not self._cut.recomputed_count:
             _check("in so few segments none of the model would be run again")
 
     @contextmanager
-    def of_model(self) -> Iterator[None]:
+    def patch_model(self) -> Iterator[None]:
         """Where Keras makes what it trains the model with, inside the block, it is run so."""
         model = self._model
         make = model.make_train_function
@@ -61,24 +66,24 @@ class Recomputed:
                     raise _as_said(refusal) from None
 
             if model.train_function is None or force:
-                with attribute(model, "train_step", train_step):
+                with override_attribute(model, "train_step", train_step):
                     make(force=force)
             return model.train_function
 
-        with attribute(model, "make_train_function", make_train_function):
+        with override_attribute(model, "make_train_function", make_train_function):
             yield
 
     @contextmanager
     def _in_segments(self) -> Iterator[None]:
         compiled = bool(self._model.jit_compile)
         with ExitStack() as stack:
-            for function, segments in self._cut.functions:
+            for function, segments in self._cut.segmented_functions:
                 run = _runs(function, segments, compiled)
-                stack.enter_context(attribute(function, "_run_through_graph", run))
+                stack.enter_context(override_attribute(function, "_run_through_graph", run))
             yield
 
 
-def recomputed_of(model: Any, edits: tuple[StepEdit, ...]) -> Recomputed | None:
+def create_recomputed_step(model: Any, edits: tuple[StepEdit, ...]) -> RecomputedStep | None:
     """What runs a model's segments again; None where no edit asks for it.
 
     Raises:
@@ -89,7 +94,7 @@ def recomputed_of(model: Any, edits: tuple[StepEdit, ...]) -> Recomputed | None:
         _check("its batch is gone through in parts")
     if edit is not None and any(isinstance(other, LayersInInput) for other in edits):
         _check("the first layers of the model are run in the input")
-    return Recomputed(model, edit) if edit else None
+    return RecomputedStep(model, edit) if edit else None
 
 
 def _runs(function: Any, segments: list[Segment], compiled: bool) -> Any:
@@ -101,7 +106,7 @@ def _runs(function: Any, segments: list[Segment], compiled: bool) -> Any:
             return written(inputs, operation_fn=operation_fn, call_fn=call_fn)
         known = dict(zip(map(id, function.inputs), keras.tree.flatten(inputs), strict=True))
         for each in segments:
-            if each.again:
+            if each.is_recomputed:
                 _Twice(each, operation_fn, compiled).run(known)
             else:
                 _run(each.nodes, known, operation_fn)
@@ -155,7 +160,7 @@ class _Twice:
         self._segment = segment
         self._operation_fn = operation_fn
         self._compiled = compiled
-        layers = {id(each): each for n in segment.nodes for each in layers_of(n.operation)}
+        layers = {id(each): each for n in segment.nodes for each in nested_layers_of(n.operation)}
         self._layers = list(layers.values())
         found = [v for each in self._layers for v in (*each.variables, *each.metrics_variables)]
         variables = list({id(each): each for each in found}.values())

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import keras
 from keras.src.models.functional import Functional
 
-from uncork.training.state.snapshot import foreign
+from uncork.training.state.snapshot import find_untracked_variables
 
 # A segment is at least so much of what it may be: the least shared is looked for in between.
 _LEAST: Final = 0.5
@@ -28,27 +28,29 @@ class Segment(NamedTuple):
         nodes: Of Keras's, in their order.
         sources: Tensors of Keras's that are made before it and used in it.
         targets: Those that are made in it and used behind it.
-        again: It is to be run again in the backward pass.
+        is_recomputed: It is to be run again in the backward pass.
     """
 
     nodes: list[Any]
     sources: list[Any]
     targets: list[Any]
-    again: bool
+    is_recomputed: bool
 
 
-class Cut(NamedTuple):
+class ModelSegments(NamedTuple):
     """A model, and those in it that are cut themselves, each with its segments."""
 
-    functions: list[tuple[Any, list[Segment]]]
+    segmented_functions: list[tuple[Any, list[Segment]]]
 
     @property
-    def again(self) -> int:
+    def recomputed_count(self) -> int:
         """Segments that are run again."""
-        return sum(each.again for _, segments in self.functions for each in segments)
+        return sum(
+            each.is_recomputed for _, segments in self.segmented_functions for each in segments
+        )
 
 
-def cut(model: Any, segments: int) -> Cut:
+def cut_into_segments(model: Any, segments: int) -> ModelSegments:
     """A model's segments: the last is kept whole, those before it are run again.
 
     Args:
@@ -58,36 +60,36 @@ def cut(model: Any, segments: int) -> Cut:
     Example:
         >>> layers = keras.layers
         >>> model = keras.Sequential([keras.Input((8,)), *(layers.Dense(8) for _ in range(6))])
-        >>> [len(each.nodes) for each in cut(model, 3).functions[0][1]]
+        >>> [len(each.nodes) for each in cut_into_segments(model, 3).functions[0][1]]
         [2, 2, 2]
-        >>> cut(model, 3).again
+        >>> cut_into_segments(model, 3).again
         2
     """
-    function = function_of(model)
+    function = keras_function_of(model)
     assert function is not None
     found: list[tuple[Any, list[Segment]]] = []
     goal = sum(_bytes_of(node) for node in _order(function)) / segments
     _cut(function, goal, goal, found)
-    return Cut(found)
+    return ModelSegments(found)
 
 
-def segments_run_again(model: Any, segments: int) -> int:
+def count_recomputed_segments(model: Any, segments: int) -> int:
     """How many of a model's segments are run again, none of them larger than one of so many.
 
     Args:
-        model: One that :func:`why_not_cut` has nothing against.
-        segments: As of :func:`cut`.
+        model: One that :func:`recompute_refusal` has nothing against.
+        segments: As of :func:`cut_into_segments`.
 
     Example:
         >>> layers = keras.layers
         >>> model = keras.Sequential([keras.Input((8,)), *(layers.Dense(8) for _ in range(6))])
-        >>> segments_run_again(model, 2), segments_run_again(model, 6)
+        >>> count_recomputed_segments(model, 2), count_recomputed_segments(model, 6)
         (1, 5)
     """
-    return cut(model, segments).again
+    return cut_into_segments(model, segments).recomputed_count
 
 
-def why_not_cut(model: Any) -> str | None:
+def recompute_refusal(model: Any) -> str | None:
     """What is against running parts of a model again; None where nothing is seen.
 
     Args:
@@ -96,7 +98,7 @@ def why_not_cut(model: Any) -> str | None:
     Example:
         >>> model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1, name="only")])
         >>> model.compile("sgd", "mse")
-        >>> why_not_cut(model)
+        >>> recompute_refusal(model)
         'there is no place to cut the model in'
     """
     return next(_reasons(model), None)
@@ -109,20 +111,20 @@ def _reasons(model: Any) -> Iterator[str]:
         yield "the model trains under a tf.distribute strategy"
     if model.optimizer is None or not model.trainable_weights:
         yield "the model has nothing to train"
-    for name, _ in foreign(model):
+    for name, _ in find_untracked_variables(model):
         yield f"a layer keeps a tf.Variable, which its call may set: {name}"
-    function = function_of(model)
+    function = keras_function_of(model)
     if function is None:
         yield f"{type(model).__name__} is a model with a call of its own, which cannot be cut"
-    elif not cut(model, sum(1 for _ in _all(function))).again:
+    elif not cut_into_segments(model, sum(1 for _ in _all(function))).recomputed_count:
         yield "there is no place to cut the model in"
 
 
-def function_of(operation: Any) -> Any | None:
+def keras_function_of(operation: Any) -> Any | None:
     """What runs the nodes of a Sequential or functional model; None of anything else.
 
     Example:
-        >>> function_of(keras.layers.Dense(1)) is None
+        >>> keras_function_of(keras.layers.Dense(1)) is None
         True
     """
     if isinstance(operation, keras.Sequential):
@@ -148,7 +150,7 @@ def _cut(function: Any, goal: float, kept: float, found: list[tuple[Any, list[Se
     ends: list[tuple[int, int, bool]] = []
     end = len(nodes)
     while end:
-        inside = function_of(nodes[end - 1].operation)
+        inside = keras_function_of(nodes[end - 1].operation)
         if _stands_alone(nodes[end - 1], goal):
             if inside is not None and all(inside is not known for known, _ in found):
                 kept = _cut(inside, goal, kept, found)
@@ -196,7 +198,7 @@ def _segment(function: Any, nodes: list[Any], begin: int, end: int, again: bool)
         nodes=nodes[begin:end],
         sources=[each for at, each in before.items() if at not in made],
         targets=[each for at, each in made.items() if at in used],
-        again=again,
+        is_recomputed=again,
     )
 
 
@@ -214,26 +216,28 @@ def _order(function: Any) -> list[Any]:
 def _all(function: Any) -> Iterator[Any]:
     """Its nodes, those of the models in it among them."""
     for node in _order(function):
-        inside = function_of(node.operation)
+        inside = keras_function_of(node.operation)
         yield from [node] if inside is None else _all(inside)
 
 
 def _stands_alone(node: Any, goal: float) -> bool:
     """A model that is cut itself, or a table: its gradient comes in rows, which are few."""
-    tables = any(isinstance(each, keras.layers.Embedding) for each in layers_of(node.operation))
-    if function_of(node.operation) is None:
+    tables = any(
+        isinstance(each, keras.layers.Embedding) for each in nested_layers_of(node.operation)
+    )
+    if keras_function_of(node.operation) is None:
         return tables
     return tables or _bytes_of(node) > goal
 
 
-def layers_of(operation: Any) -> list[Any]:
+def nested_layers_of(operation: Any) -> list[Any]:
     """An operation with all layers in it; none where it is no layer."""
     return list(operation._flatten_layers()) if isinstance(operation, keras.Layer) else []
 
 
 def _bytes_of(node: Any) -> int:
     """What it gives, and what is given within it, for one example."""
-    function = function_of(node.operation)
+    function = keras_function_of(node.operation)
     inside = 0 if function is None else sum(_bytes_of(each) for each in _order(function))
     return inside or sum(_bytes(each) for each in node.outputs)
 

@@ -20,7 +20,7 @@ import numpy as np
 import tensorflow as tf
 
 from uncork.core.base.errors import EditRefused
-from uncork.training.tracing.model_attribute import attribute
+from uncork.training.tracing.model_attribute import override_attribute
 
 # Elements. A larger weight takes its time in kernels, not before them, and is not worth copying.
 _SMALL: Final = 1 << 16
@@ -46,7 +46,7 @@ _TRAINING: Final = ("train_on_batch", "fit")
 _PLACES: Final = "_trainable_variables_indices"
 
 
-def small_weights(optimizer: Any) -> int:
+def count_small_weights(optimizer: Any) -> int:
     """How many weights could be updated as one; 0 where the optimizer's update does not allow it.
 
     Args:
@@ -57,16 +57,16 @@ def small_weights(optimizer: Any) -> int:
         >>> model = keras.Sequential([keras.Input((4,)), *layers])
         >>> adam = keras.optimizers.Adam()
         >>> adam.build(model.trainable_variables)
-        >>> small_weights(adam)
+        >>> count_small_weights(adam)
         12
     """
-    if why_not(optimizer) is not None:
+    if flat_update_refusal(optimizer) is not None:
         return 0
     count = sum(_is_small(weight) for weight in optimizer._trainable_variables)
     return count if count >= _FEW else 0
 
 
-def why_not(optimizer: Any) -> str | None:
+def flat_update_refusal(optimizer: Any) -> str | None:
     """What keeps an optimizer from updating several weights as one; None where nothing does."""
     if type(optimizer) not in _ELEMENTWISE:
         return f"{type(optimizer).__name__} is not known to update each element by itself"
@@ -100,7 +100,7 @@ class FlatGroup:
         self._scatter = tf.function(self._scatter_all, autograph=False)
 
     @contextmanager
-    def in_force(self) -> Iterator[None]:
+    def active(self) -> Iterator[None]:
         """What is traced inside updates them as one; their state is laid back at the end."""
         if not self._optimizer.built:  # as the first step would, where state has no value yet
             self._optimizer.build(self._model.trainable_variables)
@@ -114,7 +114,7 @@ class FlatGroup:
             with ExitStack() as stack:
                 for name in _TRAINING:
                     inner = self._inner(getattr(self._model, name))
-                    stack.enter_context(attribute(self._model, name, inner))
+                    stack.enter_context(override_attribute(self._model, name, inner))
                 yield
         finally:
             # First the optimizer is itself again, whatever becomes of the state.
@@ -241,21 +241,25 @@ class FlatGroup:
         return [slots[places[self._optimizer._var_key(weight)]] for weight in self._weights]
 
 
-def around(group: FlatGroup, own: Any) -> list[Any]:
+def wrap_callbacks(group: FlatGroup, callbacks: Any) -> list[Any]:
     """The user's callbacks between two of ours, so that they find the state where Keras has it.
 
     Args:
         group: In force.
-        own: As given to ``fit``.
+        callbacks: As given to ``fit``.
 
     Raises:
         EditRefused: Keras would not let ours be first.
     """
-    if isinstance(own, keras.callbacks.CallbackList):
+    if isinstance(callbacks, keras.callbacks.CallbackList):
         raise EditRefused(
             "fit is given a CallbackList", "a list of callbacks", "pass them as a list"
         )
-    listed = list(own) if isinstance(own, list | tuple) else [own] * (own is not None)
+    listed = (
+        list(callbacks)
+        if isinstance(callbacks, list | tuple)
+        else [callbacks] * (callbacks is not None)
+    )
     return [_Before(group), *listed, _After(group)]
 
 

@@ -113,7 +113,7 @@ def _kernel_of(optimizer: Any) -> _Kernel | None:
     return others.get(kind)
 
 
-def fusable_weights(optimizer: Any) -> int:
+def count_fusable_weights(optimizer: Any) -> int:
     """How many weights one kernel each could update; 0 where the optimizer has no such kernel.
 
     Args:
@@ -123,15 +123,15 @@ def fusable_weights(optimizer: Any) -> int:
         >>> model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(4)])
         >>> model.compile("adam", "mse")
         >>> model.optimizer.build(model.trainable_variables)
-        >>> fusable_weights(model.optimizer)
+        >>> count_fusable_weights(model.optimizer)
         2
     """
-    if why_not_fused(optimizer) is not None:
+    if fused_update_refusal(optimizer) is not None:
         return 0
     return sum(weight.dtype == "float32" for weight in optimizer._trainable_variables)
 
 
-def why_not_fused(optimizer: Any) -> str | None:
+def fused_update_refusal(optimizer: Any) -> str | None:
     """What keeps one kernel from doing all that an optimizer does to a weight; None if nothing."""
     if _kernel_of(optimizer) is not None:
         return None
@@ -144,7 +144,7 @@ def why_not_fused(optimizer: Any) -> str | None:
 
 
 @contextmanager
-def fused(optimizer: Any, edits: tuple[Any, ...]) -> Iterator[None]:
+def fuse_updates(optimizer: Any, edits: tuple[Any, ...]) -> Iterator[None]:
     """What is traced inside updates each weight by one kernel, where an edit asks for it.
 
     Weights with a sparse gradient or in another dtype than float32 are updated as ever.
@@ -159,7 +159,7 @@ def fused(optimizer: Any, edits: tuple[Any, ...]) -> Iterator[None]:
     as_ever = getattr(optimizer, _UPDATE)
 
     def update(strategy: Any, pairs: list[tuple[Any, Any]], rate: Any) -> None:
-        kernel_updates(optimizer, as_ever, strategy, pairs, rate)
+        update_with_kernels(optimizer, as_ever, strategy, pairs, rate)
 
     object.__setattr__(optimizer, _UPDATE, update)
     try:
@@ -168,9 +168,9 @@ def fused(optimizer: Any, edits: tuple[Any, ...]) -> Iterator[None]:
         object.__delattr__(optimizer, _UPDATE)
 
 
-def kernel_updates(
+def update_with_kernels(
     optimizer: Any,
-    as_ever: Callable[..., None],
+    original_update: Callable[..., None],
     strategy: Any,
     pairs: list[tuple[Any, Any]],
     rate: Any,
@@ -179,7 +179,7 @@ def kernel_updates(
 
     Args:
         optimizer: Whose.
-        as_ever: Its own way, given what follows.
+        original_update: Its own way, given what follows.
         strategy: Of ``tf.distribute``.
         pairs: Gradients and weights.
         rate: Of learning.
@@ -190,7 +190,7 @@ def kernel_updates(
     kernel = _kernel_of(optimizer)
     others = [pair for pair in pairs if kernel is None or not _is_for_kernel(*pair)]
     if others:
-        as_ever(strategy, others, rate)
+        original_update(strategy, others, rate)
     if kernel is None or len(others) == len(pairs):
         return 0
     shared = kernel.shared(optimizer, rate)

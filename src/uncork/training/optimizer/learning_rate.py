@@ -20,27 +20,30 @@ _RATE: Final = "_get_current_learning_rate"
 _BY_GRADIENT: Final = (keras.optimizers.SGD,)
 
 
-def rate_for(optimizer: Any, times: int) -> float:
+def learning_rate_factor(optimizer: Any, batch_multiplier: int) -> float:
     """What to multiply the learning rate by, for a batch so many times as large.
 
     Linear for plain gradients, the square root where the optimizer divides by their size.
 
     Args:
         optimizer: Of Keras.
-        times: As many batches in one.
+        batch_multiplier: As many batches in one.
 
     Example:
-        >>> rate_for(keras.optimizers.SGD(), 4), rate_for(keras.optimizers.Adam(), 4)
+        >>> (
+        ...     learning_rate_factor(keras.optimizers.SGD(), 4),
+        ...     learning_rate_factor(keras.optimizers.Adam(), 4),
+        ... )
         (4.0, 2.0)
 
     Sources:
         Goyal et al., "Accurate, Large Minibatch SGD", 2017 (linear); Malladi et al., "On the SDEs
         and Scaling Rules for Adaptive Gradient Algorithms", 2022 (square root).
     """
-    return float(times) if type(optimizer) in _BY_GRADIENT else times**0.5
+    return float(batch_multiplier) if type(optimizer) in _BY_GRADIENT else batch_multiplier**0.5
 
 
-def why_not_larger(model: Any) -> str | None:
+def larger_batch_refusal(model: Any) -> str | None:
     """What keeps a larger batch from being one setting of a model; None where nothing does."""
     optimizer = model.optimizer
     if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
@@ -55,7 +58,9 @@ def why_not_larger(model: Any) -> str | None:
 
 
 @contextmanager
-def rescaled(optimizer: Any, edits: tuple[Any, ...], *, begun: int | None = None) -> Iterator[None]:
+def rescale_learning_rate(
+    optimizer: Any, edits: tuple[Any, ...], *, start_step: int | None = None
+) -> Iterator[None]:
     """What is traced inside updates with the learning rate of the larger batch.
 
     A schedule goes on by samples, as before: from here on a step counts for as many as it takes the
@@ -65,21 +70,22 @@ def rescaled(optimizer: Any, edits: tuple[Any, ...], *, begun: int | None = None
     Args:
         optimizer: Of Keras.
         edits: Of the step; those that make the batch no larger leave all as it is.
-        begun: Its count when the first step of the larger batch was made; None for as it is now.
+        start_step: Its count when the first step of the larger batch was made; None for as it is
+            now.
     """
     larger = next((edit for edit in edits if isinstance(edit, LargerBatch)), None)
     if larger is None:
         yield
         return
-    times, factor = larger.times, larger.rate
-    begun = int(optimizer.iterations) if begun is None else begun
+    times, factor = larger.batch_multiplier, larger.learning_rate_multiplier
+    start_step = int(optimizer.iterations) if start_step is None else start_step
     as_written = getattr(optimizer, _RATE)
 
     def rate() -> Any:
         now, given = as_written, optimizer._learning_rate
         if isinstance(given, keras.optimizers.schedules.LearningRateSchedule):
-            done = optimizer._iterations - begun
-            now = functools.partial(given, begun + done * times)
+            done = optimizer._iterations - start_step
+            now = functools.partial(given, start_step + done * times)
         return now() if tf.executing_eagerly() else now() * factor
 
     object.__setattr__(optimizer, _RATE, rate)
@@ -96,7 +102,7 @@ _POINTS: Final = 8
 _AHEAD: Final = (1, 4, 16, 64, 256, 1024)
 
 
-def warms_up(optimizer: Any, steps: int) -> bool:
+def is_warming_up(optimizer: Any, steps: int) -> bool:
     """Within so many steps a schedule stays far below what it comes to later.
 
     Trainings that are compared over these steps agree whatever else is done to them.
@@ -107,14 +113,18 @@ def warms_up(optimizer: Any, steps: int) -> bool:
 
     Example:
         >>> slow = keras.optimizers.schedules.CosineDecay(
-        ...     0.0, 20_000, warmup_target=1e-3, warmup_steps=10_000)
-        >>> warms_up(keras.optimizers.Adam(slow), 400), warms_up(keras.optimizers.Adam(), 400)
+        ...     0.0, 20_000, warmup_target=1e-3, warmup_steps=10_000
+        ... )
+        >>> (
+        ...     is_warming_up(keras.optimizers.Adam(slow), 400),
+        ...     is_warming_up(keras.optimizers.Adam(), 400),
+        ... )
         (True, False)
     """
     inner = getattr(optimizer, "inner_optimizer", optimizer)
     several = getattr(inner, "optimizers", None)
     if several:
-        return any(warms_up(each, steps) for each in several)
+        return any(is_warming_up(each, steps) for each in several)
     rate = getattr(inner, "_learning_rate", None)
     if not isinstance(rate, keras.optimizers.schedules.LearningRateSchedule):
         return False

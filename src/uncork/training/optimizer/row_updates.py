@@ -21,7 +21,7 @@ import keras
 import tensorflow as tf
 
 from uncork.core.edits.step import RowUpdates
-from uncork.training.tracing.model_attribute import attribute
+from uncork.training.tracing.model_attribute import override_attribute
 
 _UPDATE: Final = "update_step"
 # Options of an optimizer that have Keras pass over whole tables, or make their gradients as large.
@@ -34,7 +34,7 @@ _OF_ALL_ROWS: Final = {
 }
 
 
-def row_tables(model: Any) -> int:
+def count_row_tables(model: Any) -> int:
     """Of how many tables the rows that a batch looks up can be read and updated alone.
 
     Args:
@@ -46,16 +46,16 @@ def row_tables(model: Any) -> int:
     Example:
         >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Embedding(50, 4)])
         >>> model.compile("adagrad", "mse")
-        >>> row_tables(model)
+        >>> count_row_tables(model)
         1
         >>> model.compile("adam", "mse")
-        >>> row_tables(model)
+        >>> count_row_tables(model)
         0
     """
-    return 0 if why_not_rows(model) else len(_tables(model))
+    return 0 if row_update_refusal(model) else len(_tables(model))
 
 
-def why_not_rows(model: Any) -> str | None:
+def row_update_refusal(model: Any) -> str | None:
     """What keeps a step from leaving the other rows alone; None where nothing does.
 
     Args:
@@ -70,11 +70,11 @@ def why_not_rows(model: Any) -> str | None:
 
 
 @contextmanager
-def by_rows(model: Any, edits: tuple[Any, ...]) -> Iterator[None]:
+def apply_row_updates(model: Any, edits: tuple[Any, ...]) -> Iterator[None]:
     """What is traced inside reads and updates rows of tables alone, where an edit asks for it.
 
     Args:
-        model: Built and compiled; :func:`why_not_rows` has nothing against it.
+        model: Built and compiled; :func:`row_update_refusal` has nothing against it.
         edits: Of the step.
     """
     if not any(isinstance(edit, RowUpdates) for edit in edits):
@@ -109,7 +109,7 @@ def _updated(optimizer: Any) -> Iterator[None]:
         else:
             as_ever(gradient, weight, rate)
 
-    with attribute(optimizer, _UPDATE, update_step):
+    with override_attribute(optimizer, _UPDATE, update_step):
         yield
 
 

@@ -15,60 +15,60 @@ from typing import Any, Final
 import keras
 import tensorflow as tf
 
-from uncork.training.optimizer.fused_updates import fusable_weights, kernel_updates
-from uncork.training.tracing.scoped_override import GivingWay, while_traced
+from uncork.training.optimizer.fused_updates import count_fusable_weights, update_with_kernels
+from uncork.training.tracing.scoped_override import ScopedOverride, wrap_traced
 
 _UPDATE: Final = "_distributed_tf_update_step"
 _NONE: Final = "TensorFlow has no kernel for the optimizer that updates its weights"
 
 
-class Updates:
+class TracedUpdates:
     """Updates of weights by one step: those that became a kernel each.
 
     Attributes:
-        replaced: How many.
+        fused_count: How many.
 
     Example:
         >>> weight = keras.Variable([1.0, 2.0])
         >>> optimizer = keras.optimizers.Adam(0.5)
         >>> optimizer.build([weight])
-        >>> updates = Updates()
-        >>> step = tf.function(updates.in_kernels(lambda g: optimizer.apply([g])))
+        >>> updates = TracedUpdates()
+        >>> step = tf.function(updates.wrap_function(lambda g: optimizer.apply([g])))
         >>> _ = step(tf.constant([1.0, -1.0]))
         >>> weight.numpy().round(3).tolist(), updates.replaced
         ([0.5, 2.5], 1)
     """
 
     def __init__(self) -> None:
-        self.replaced = 0
+        self.fused_count = 0
         self._as_ever = False
 
     @property
-    def why_none(self) -> str:
+    def refusal_reason(self) -> str:
         """Why there is none, as part of a sentence; ``""`` where none was met either.
 
         A step that gathers gradients updates in some of its traces only.
         """
-        return _NONE if self._as_ever and not self.replaced else ""
+        return _NONE if self._as_ever and not self.fused_count else ""
 
-    def in_kernels(self, python: Callable[..., Any]) -> Callable[..., Any]:
+    def wrap_function(self, python: Callable[..., Any]) -> Callable[..., Any]:
         """A Python function whose optimizers update so whenever it is traced.
 
         Args:
             python: What a ``tf.function`` is made of.
         """
-        return while_traced(python, lambda: _place.to(self))
+        return wrap_traced(python, lambda: _place.use_handler(self))
 
     def update(self, optimizer: Any, strategy: Any, pairs: Any, rate: Any) -> None:
         """In the place of what Keras does to weights."""
         as_ever = functools.partial(_place.original, optimizer)
-        done = kernel_updates(optimizer, as_ever, strategy, pairs, rate)
-        self.replaced += done
+        done = update_with_kernels(optimizer, as_ever, strategy, pairs, rate)
+        self.fused_count += done
         self._as_ever = self._as_ever or not done
 
 
 def _update(optimizer: Any, strategy: Any, pairs: Any, rate: Any) -> None:
-    updates: Updates | None = _place.answering
+    updates: TracedUpdates | None = _place.handler
     if updates is None or not tf.inside_function():
         _place.original(optimizer, strategy, pairs, rate)
     else:
@@ -80,10 +80,10 @@ def _owner() -> Any:
     return next(each for each in keras.optimizers.Optimizer.__mro__ if _UPDATE in vars(each))
 
 
-_place = GivingWay(_owner, _UPDATE, tf.autograph.experimental.do_not_convert(_update))
+_place = ScopedOverride(_owner, _UPDATE, tf.autograph.experimental.do_not_convert(_update))
 
 
-def fusable_in(function: Any) -> int:
+def count_fusable_weights_in(function: Any) -> int:
     """How many weights that a step trains one kernel each could update.
 
     Args:
@@ -102,4 +102,4 @@ def fusable_in(function: Any) -> int:
     kind = keras.optimizers.Optimizer
     known = [each for each in gc.get_objects() if issubclass(type(each), kind) and each.built]
     its_own = (each for each in known if any(id(slot.value) in held for slot in each.variables))
-    return sum(map(fusable_weights, its_own))
+    return sum(map(count_fusable_weights, its_own))

@@ -9,11 +9,14 @@ from typing import Any
 import keras
 
 from uncork.core.edits.step import DtypePolicy
-from uncork.training.precision.float32_layers import only_drawing, sensitive
+from uncork.training.precision.float32_layers import (
+    find_precision_sensitive_layers,
+    find_random_layers,
+)
 
 # Under these the weights are float32, so a model that is built needs no other ones.
-MIXED = ("mixed_bfloat16", "mixed_float16")
-_SWITCHABLE = ("float32", *MIXED)
+MIXED_POLICIES = ("mixed_bfloat16", "mixed_float16")
+_SWITCHABLE = ("float32", *MIXED_POLICIES)
 
 
 def dtype_policies(model: Any) -> tuple[str, ...]:
@@ -22,7 +25,7 @@ def dtype_policies(model: Any) -> tuple[str, ...]:
 
 
 @contextmanager
-def computing_in_float32(model: Any) -> Iterator[None]:
+def compute_in_float32(model: Any) -> Iterator[None]:
     """Without mixed precision inside the block; what is traced there stays without it.
 
     Args:
@@ -44,30 +47,35 @@ def switch_policy(model: Any, edit: DtypePolicy) -> None:
     is bit for bit the model that would have been built under the policy. Before Keras 3.10, one
     built under a mixed policy has casts between its layers, which stay.
     """
-    kept = left_alone(model, edit.keep, careful=edit.careful)
+    kept = unchanged_layer_ids(
+        model, edit.float32_layers, is_precision_conservative=edit.is_precision_conservative
+    )
     for layer in model._flatten_layers():
-        if id(layer) not in kept and switched(layer, edit.policy):
+        if id(layer) not in kept and is_switched(layer, edit.policy):
             set_policy(layer, edit.policy)
 
 
-def left_alone(model: Any, keep: tuple[str, ...], *, careful: bool = False) -> set[int]:
+def unchanged_layer_ids(
+    model: Any, float32_layers: tuple[str, ...], *, is_precision_conservative: bool = False
+) -> set[int]:
     """Which layers stay as they are, by ``id``.
 
     Args:
         model: Or a layer.
-        keep: Their names, as Keras counted them. In a second model of a script they have others:
-            where one of these is not found, all that only draw are meant, too.
-        careful: Names do not count: all that only draw are meant, and all that are sensitive. Which
-            these are shows only of a model that is built; of any other one names do count.
+        float32_layers: Their names, as Keras counted them. In a second model of a script they have
+            others: where one of these is not found, all that only draw are meant, too.
+        is_precision_conservative: Names do not count: all that only draw are meant, and all that
+            are sensitive. Which these are shows only of a model that is built; of any other one
+            names do count.
     """
-    if careful and model.built:
-        return set(map(id, (*only_drawing(model), *sensitive(model))))
-    layers = [layer for layer in model._flatten_layers() if layer.name in keep]
-    missing = set(keep) - {layer.name for layer in layers}
-    return set(map(id, [*layers, *(only_drawing(model) if missing else ())]))
+    if is_precision_conservative and model.built:
+        return set(map(id, (*find_random_layers(model), *find_precision_sensitive_layers(model))))
+    layers = [layer for layer in model._flatten_layers() if layer.name in float32_layers]
+    missing = set(float32_layers) - {layer.name for layer in layers}
+    return set(map(id, [*layers, *(find_random_layers(model) if missing else ())]))
 
 
-def switched(layer: Any, policy: str) -> bool:
+def is_switched(layer: Any, policy: str) -> bool:
     """Whether a layer computes in another dtype where the policy is to be this one.
 
     One that holds its weights in another dtype, or is quantized, stays as it is.

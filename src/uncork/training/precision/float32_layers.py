@@ -18,7 +18,7 @@ from keras.src.models.functional import Functional
 _ATTENTION: Final = (keras.layers.MultiHeadAttention, keras.layers.GroupQueryAttention)
 
 
-def random_layers(model: Any) -> tuple[str, ...]:
+def random_layer_names(model: Any) -> tuple[str, ...]:
     """Names of the layers that only draw, where whatever comes after takes either precision.
 
     So it is between the layers of a ``Sequential`` or functional model, each of which casts what it
@@ -29,17 +29,17 @@ def random_layers(model: Any) -> tuple[str, ...]:
 
     Example:
         >>> drop, dense = keras.layers.Dropout(0.5, name="drop"), keras.layers.Dense(2)
-        >>> random_layers(keras.Sequential([keras.Input((3,)), drop, dense]))
+        >>> random_layer_names(keras.Sequential([keras.Input((3,)), drop, dense]))
         ('drop',)
     """
-    return tuple(dict.fromkeys(layer.name for layer in only_drawing(model)))
+    return tuple(dict.fromkeys(layer.name for layer in find_random_layers(model)))
 
 
-def only_drawing(model: Any) -> tuple[Any, ...]:
+def find_random_layers(model: Any) -> tuple[Any, ...]:
     """The same layers themselves: Keras counts names, and a second model has others.
 
     Args:
-        model: As of :func:`random_layers`.
+        model: As of :func:`random_layer_names`.
     """
     containers = [each for each in model._flatten_layers() if _hands_on(each)]
     found = (each for container in containers for each in _within(container.layers))
@@ -76,7 +76,7 @@ _NORMALIZING: Final = tuple(
 )  # fmt: skip
 
 
-def sensitive_layers(model: Any) -> tuple[str, ...]:
+def precision_sensitive_layer_names(model: Any) -> tuple[str, ...]:
     """Names of the layers that give a model's outputs, and of those that normalize.
 
     What the loss is computed from, and what subtracts a mean, suffers first from few bits; Keras's
@@ -89,17 +89,19 @@ def sensitive_layers(model: Any) -> tuple[str, ...]:
         >>> layers = keras.layers
         >>> hidden, norm = layers.Dense(4, name="hidden"), layers.LayerNormalization(name="norm")
         >>> logits, last = layers.Dense(2, name="logits"), layers.Softmax(name="last")
-        >>> sensitive_layers(keras.Sequential([keras.Input((3,)), hidden, norm, logits, last]))
+        >>> precision_sensitive_layer_names(
+        ...     keras.Sequential([keras.Input((3,)), hidden, norm, logits, last])
+        ... )
         ('last', 'logits', 'norm')
     """
-    return tuple(dict.fromkeys(layer.name for layer in sensitive(model)))
+    return tuple(dict.fromkeys(layer.name for layer in find_precision_sensitive_layers(model)))
 
 
-def sensitive(model: Any) -> tuple[Any, ...]:
+def find_precision_sensitive_layers(model: Any) -> tuple[Any, ...]:
     """The same layers themselves, with all that they hold.
 
     Args:
-        model: As of :func:`sensitive_layers`.
+        model: As of :func:`precision_sensitive_layer_names`.
     """
     if not _contains_layers(model):
         return ()

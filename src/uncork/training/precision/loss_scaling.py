@@ -16,25 +16,25 @@ import keras
 
 from uncork.core.base.errors import EditRefused
 from uncork.core.edits.step import DtypePolicy, LargerBatch, StepEdit
-from uncork.training.state.snapshot import optimizers
+from uncork.training.state.snapshot import find_optimizers
 
 
-def scales_loss(edits: Sequence[StepEdit]) -> bool:
+def needs_loss_scaling(edits: Sequence[StepEdit]) -> bool:
     """A step under these edits needs its loss scaled.
 
     Example:
-        >>> scales_loss([DtypePolicy(policy="mixed_float16")])
+        >>> needs_loss_scaling([DtypePolicy(policy="mixed_float16")])
         True
-        >>> scales_loss([DtypePolicy(policy="mixed_bfloat16")])
+        >>> needs_loss_scaling([DtypePolicy(policy="mixed_bfloat16")])
         False
     """
     return any(isinstance(edit, DtypePolicy) and edit.policy == "mixed_float16" for edit in edits)
 
 
-def why_not_scaled(model: Any, edits: Sequence[StepEdit]) -> str | None:
+def loss_scaling_refusal(model: Any, edits: Sequence[StepEdit]) -> str | None:
     """What keeps a model's loss from being scaled; None where nothing does."""
     optimizer = model.optimizer
-    if optimizers(model) != [optimizer]:
+    if find_optimizers(model) != [optimizer]:
         return "the model's own step has other optimizers, whose loss nobody scales"
     if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
         return "the optimizer scales the loss already"
@@ -47,7 +47,7 @@ def why_not_scaled(model: Any, edits: Sequence[StepEdit]) -> str | None:
     return None
 
 
-class ScaledLoss:
+class LossScaler:
     """Lets a model's step scale its loss while it is traced, and its optimizer be called as ever.
 
     The scale goes on from one call of ``fit`` to the next. It is nothing to save: whoever saves the
@@ -65,14 +65,14 @@ class ScaledLoss:
         self._optimizer.loss_scale_factor = factor  # which it takes off
         self._is_scaled = False
 
-    def start(self) -> None:
+    def reset(self) -> None:
         """Begin at the first scale again."""
         if self._scaling.built:
             self._scaling.dynamic_scale.assign(self._scaling.initial_scale)
             self._scaling.step_counter.assign(0)
 
     @contextmanager
-    def in_force(self) -> Iterator[None]:
+    def active(self) -> Iterator[None]:
         """What is traced inside scales its loss."""
         if not self._scaling.built:
             with self._not_built_again():

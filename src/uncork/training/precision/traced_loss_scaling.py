@@ -19,7 +19,7 @@ from typing import Any, Final
 import keras
 import tensorflow as tf
 
-from uncork.training.tracing.scoped_override import GivingWay, while_traced
+from uncork.training.tracing.scoped_override import ScopedOverride, wrap_traced
 
 # As Keras has them.
 _FIRST: Final = 2.0**15
@@ -29,7 +29,7 @@ _APPLY: Final = "apply"
 _OF_DATA: Final = ("Dataset_", "reduce_", "tf_data_")
 
 
-class Scaling:
+class TracedLossScaler:
     """Scales the loss of one step, and goes on from call to call.
 
     The scale is nothing to save: whoever saves the optimizer finds it as it always was.
@@ -44,13 +44,13 @@ class Scaling:
         ...     gradients = tape.gradient(loss, [weight])
         ...     optimizer.apply(gradients, [weight])
         ...     return gradients[0]
-        >>> scaling = Scaling()
+        >>> scaling = TracedLossScaler()
         >>> scaled = tf.function(scaling.in_step(step))
         >>> scaled(tf.constant([3.0])).numpy().tolist(), weight.numpy().tolist()
         ([3.0], [-0.5])
         >>> scaled(tf.constant([1e37])).numpy().tolist(), weight.numpy().tolist()
         ([0.0], [-0.5])
-        >>> scaling.why_none, scaling.scale
+        >>> scaling.refusal_reason, scaling.scale
         ('', 16384.0)
     """
 
@@ -61,7 +61,7 @@ class Scaling:
         self._inside = threading.local()
 
     @property
-    def why_none(self) -> str:
+    def refusal_reason(self) -> str:
         """Why the loss cannot be scaled, as part of a sentence; ``""`` where it can.
 
         Of what was traced last.
@@ -77,14 +77,14 @@ class Scaling:
         """By what gradients are multiplied at present."""
         return float(self._variables[0]) if self._variables else _FIRST
 
-    def start(self) -> None:
+    def reset(self) -> None:
         """Begin at the first scale again."""
         if self._variables is not None:
             scale, good, _ = self._variables
             scale.assign(_FIRST)
             good.assign(0)
 
-    def in_step(self, python: Callable[..., Any]) -> Callable[..., Any]:
+    def wrap_function(self, python: Callable[..., Any]) -> Callable[..., Any]:
         """A Python function whose loss is scaled whenever it is traced.
 
         Args:
@@ -97,7 +97,7 @@ class Scaling:
                 self._variables = tuple(
                     tf.Variable(value, trainable=False) for value in (_FIRST, 0, False)
                 )
-        return while_traced(python, self._in_force)
+        return wrap_traced(python, self._in_force)
 
     @contextmanager
     def _in_force(self) -> Iterator[None]:
@@ -105,7 +105,7 @@ class Scaling:
         self._against = ""
         scale, good, overflowed = self._state()
         overflowed.assign(False)
-        with _gradient_place.to(self), _apply_place.to(self):
+        with _gradient_place.use_handler(self), _apply_place.use_handler(self):
             yield
         steps = tf.where(overflowed, 0, good + 1)
         grows = steps >= _GOOD_STEPS
@@ -242,7 +242,7 @@ def _gradient(
     output_gradients: Any = None,
     unconnected_gradients: Any = tf.UnconnectedGradients.NONE,
 ) -> Any:
-    scaling: Scaling | None = _gradient_place.answering
+    scaling: TracedLossScaler | None = _gradient_place.handler
     given = target, sources, output_gradients, unconnected_gradients
     if scaling is None or not tf.inside_function():
         return _gradient_place.original(tape, *given)
@@ -250,7 +250,7 @@ def _gradient(
 
 
 def _apply(optimizer: Any, grads: Any, trainable_variables: Any = None) -> Any:
-    scaling: Scaling | None = _apply_place.answering
+    scaling: TracedLossScaler | None = _apply_place.handler
     if scaling is None or not tf.inside_function():
         return _apply_place.original(optimizer, grads, trainable_variables)
     return scaling.apply(optimizer, grads, trainable_variables)
@@ -262,5 +262,5 @@ def _owner() -> Any:
 
 
 _do_not_convert = tf.autograph.experimental.do_not_convert
-_gradient_place = GivingWay(lambda: tf.GradientTape, "gradient", _do_not_convert(_gradient))
-_apply_place = GivingWay(_owner, _APPLY, _do_not_convert(_apply))
+_gradient_place = ScopedOverride(lambda: tf.GradientTape, "gradient", _do_not_convert(_gradient))
+_apply_place = ScopedOverride(_owner, _APPLY, _do_not_convert(_apply))

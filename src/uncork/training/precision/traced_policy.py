@@ -16,43 +16,47 @@ import keras
 import tensorflow as tf
 from keras.src.backend import get_keras_mask, set_keras_mask
 
-from uncork.pycode.frames.layer_registry import Layers
+from uncork.pycode.frames.layer_registry import LayerRegistry
 from uncork.training.precision.dtype_policies import (
-    MIXED,
+    MIXED_POLICIES,
     dtype_policies,
-    left_alone,
+    is_switched,
     set_policy,
-    switched,
+    unchanged_layer_ids,
 )
-from uncork.training.precision.float32_layers import random_layers, sensitive_layers
-from uncork.training.tracing.scoped_override import while_traced
-from uncork.training.tracing.step_info import ops_of
+from uncork.training.precision.float32_layers import (
+    precision_sensitive_layer_names,
+    random_layer_names,
+)
+from uncork.training.tracing.scoped_override import wrap_traced
+from uncork.training.tracing.step_info import find_op_types
 
 # Calls of functions that are traced, and kept, by themselves.
 _OTHER_FUNCTIONS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 
 
-def traced_in(
+def wrap_with_policy(
     policy: str,
     python: Callable[..., Any],
-    keep: tuple[str, ...] = (),
+    float32_layers: tuple[str, ...] = (),
     *,
-    careful: bool = False,
+    is_precision_conservative: bool = False,
 ) -> Callable[..., Any]:
     """A Python function whose layers compute in another policy whenever it is traced.
 
     Args:
         policy: A name, as Keras knows it; ``""`` for the layers' own.
         python: What a ``tf.function`` is made of. TensorFlow converts its branches as before.
-        keep: Names of layers that stay as they are.
-        careful: Names do not count: all that only draw stay so, and all that are sensitive.
+        float32_layers: Names of layers that stay as they are.
+        is_precision_conservative: Names do not count: all that only draw stay so, and all that are
+            sensitive.
 
     Example:
         >>> dense = keras.layers.Dense(1)
         >>> dense.build((None, 2))
-        >>> low = tf.function(traced_in("mixed_bfloat16", lambda x: dense(x)))
+        >>> low = tf.function(wrap_with_policy("mixed_bfloat16", lambda x: dense(x)))
         >>> ops = low.get_concrete_function(tf.ones((3, 2))).graph.get_operations()
-        >>> any(op.type == "MatMul" and op.outputs[0].dtype == tf.bfloat16 for op in ops)
+        >>> any(op.type == "MatMul" and op.outputs[0].dtype == tf.has_native_bfloat16 for op in ops)
         True
         >>> low(tf.ones((3, 2))).dtype, dense.compute_dtype
         (tf.float32, 'float32')
@@ -60,20 +64,22 @@ def traced_in(
     if not policy:
         return python
 
-    return while_traced(python, lambda: _computing_in(policy, keep, careful=careful))
+    return wrap_traced(
+        python, lambda: _computing_in(policy, float32_layers, careful=is_precision_conservative)
+    )
 
 
-def layers_seen(layers: Layers | None) -> dict[str, tuple[str, ...]]:
+def layer_name_fields(layers: LayerRegistry | None) -> dict[str, tuple[str, ...]]:
     """What a loop's workload says of the layers that were called in graphs of the script's.
 
     Names of the dtype policies of all of them; of the layers that only draw; and of those that a
     low precision harms first.
     """
-    called = [layer for layer, _ in layers.outermost()] if layers is not None else []
+    called = [layer for layer, _ in layers.outermost_calls()] if layers is not None else []
     asked = {
-        "layer_policies": dtype_policies,
-        "random_layers": random_layers,
-        "sensitive_layers": sensitive_layers,
+        "layer_dtype_policies": dtype_policies,
+        "random_layers": random_layer_names,
+        "precision_sensitive_layers": precision_sensitive_layer_names,
     }
     return {
         field: tuple(dict.fromkeys(name for layer in called for name in ask(layer)))
@@ -81,30 +87,30 @@ def layers_seen(layers: Layers | None) -> dict[str, tuple[str, ...]]:
     }
 
 
-def why_not_anew(written: Any) -> str:
+def retrace_refusal(original: Any) -> str:
     """Why a step should not be traced otherwise than its author wrote it; ``""`` if it may.
 
     Args:
-        written: A concrete function, traced so.
+        original: A concrete function, traced so.
     """
-    if ops_of(written) & _OTHER_FUNCTIONS:
+    if find_op_types(original) & _OTHER_FUNCTIONS:
         return "it calls a function that is traced by itself, and that others may call, too"
     return ""
 
 
-def why_not_in(written: Any, otherwise: Any) -> str:
+def precision_refusal(original: Any, alternative: Any) -> str:
     """Why a step should not go on in another precision, as part of a sentence; ``""`` if it may.
 
     Args:
-        written: A concrete function, traced as its author wrote it.
-        otherwise: The same in another policy.
+        original: A concrete function, traced as its author wrote it.
+        alternative: The same in another policy.
     """
-    calls = why_not_anew(written)
+    calls = retrace_refusal(original)
     if calls:
         return calls
     before, after = (
         [getattr(leaf, "dtype", None) for leaf in tf.nest.flatten(traced.structured_outputs)]
-        for traced in (written, otherwise)
+        for traced in (original, alternative)
     )
     if before != after:
         return "what it returns has another dtype then"
@@ -124,9 +130,9 @@ def _computing_in(policy: str, keep: tuple[str, ...], *, careful: bool) -> Itera
         if inside:
             return call(layer, *args, **kwargs)
         with tf.init_scope():  # a layer may keep numbers of its own, and keeps them longer
-            kept = left_alone(layer, keep, careful=careful)
+            kept = unchanged_layer_ids(layer, keep, is_precision_conservative=careful)
             for each in layer._flatten_layers():
-                if id(each) not in own and id(each) not in kept and switched(each, policy):
+                if id(each) not in own and id(each) not in kept and is_switched(each, policy):
                     own[id(each)] = (each, each.dtype_policy)
                     set_policy(each, policy)
         inside = True
@@ -134,7 +140,7 @@ def _computing_in(policy: str, keep: tuple[str, ...], *, careful: bool) -> Itera
             found = call(layer, *args, **kwargs)
         finally:
             inside = False
-        return tf.nest.map_structure(_in_full, found) if policy in MIXED else found
+        return tf.nest.map_structure(_in_full, found) if policy in MIXED_POLICIES else found
 
     keras.layers.Layer.__call__ = called
     try:

@@ -15,41 +15,50 @@ from uncork.core.edits.step import (
     JitCompile,
     JitCompileOff,
     LargerBatch,
-    MapsAtOnce,
     MicroBatches,
     RecomputeActivations,
     RowUpdates,
     StepEdit,
     StepsPerExecution,
     TfFunction,
+    VectorizedMapFn,
 )
 from uncork.pycode.purity.guards import UnguardedError
-from uncork.training.memory.micro_batches import in_parts_of
-from uncork.training.memory.recompute import recomputed_of
-from uncork.training.optimizer.flat_updates import why_not
-from uncork.training.optimizer.fused_updates import why_not_fused
-from uncork.training.optimizer.learning_rate import why_not_larger
-from uncork.training.optimizer.row_updates import why_not_rows
-from uncork.training.precision.dtype_policies import MIXED, dtype_policies
-from uncork.training.precision.float32_layers import random_layers, sensitive_layers
-from uncork.training.precision.loss_scaling import scales_loss, why_not_scaled
-from uncork.training.tracing.xla_support import why_not_compiled
-from uncork.training.transforms.device_maps import map_in_step_of
-from uncork.training.transforms.eager_model import guards_of
-from uncork.training.transforms.input_layers import FirstLayers, first_layers_of
-from uncork.training.transforms.pad_lengths import pad_lengths_of
+from uncork.training.memory.micro_batches import create_micro_batched_step
+from uncork.training.memory.recompute import create_recomputed_step
+from uncork.training.optimizer.flat_updates import flat_update_refusal
+from uncork.training.optimizer.fused_updates import fused_update_refusal
+from uncork.training.optimizer.learning_rate import larger_batch_refusal
+from uncork.training.optimizer.row_updates import row_update_refusal
+from uncork.training.precision.dtype_policies import MIXED_POLICIES, dtype_policies
+from uncork.training.precision.float32_layers import (
+    precision_sensitive_layer_names,
+    random_layer_names,
+)
+from uncork.training.precision.loss_scaling import loss_scaling_refusal, needs_loss_scaling
+from uncork.training.tracing.xla_support import xla_refusal
+from uncork.training.transforms.device_maps import create_map_in_step
+from uncork.training.transforms.eager_model import create_guards
+from uncork.training.transforms.input_layers import LayersInPipeline, create_layers_in_pipeline
+from uncork.training.transforms.pad_lengths import create_padded_feed
 
 # What Keras itself puts on a model.
 _OF_KERAS: Final = frozenset({"train_function", "test_function", "predict_function"})
 # For edits that are for some optimizers alone: what is against this one, and what was expected.
 _OF_OPTIMIZERS: Final[dict[type[Any], tuple[Callable[[Any], str | None], str]]] = {
-    FusedUpdates: (lambda model: why_not_fused(model.optimizer), "an optimizer that has one"),
-    RowUpdates: (why_not_rows, "Adagrad or plain SGD, and tables that the gradient alone changes"),
-    LargerBatch: (why_not_larger, "an optimizer that takes each step"),
+    FusedUpdates: (
+        lambda model: fused_update_refusal(model.optimizer),
+        "an optimizer that has one",
+    ),
+    RowUpdates: (
+        row_update_refusal,
+        "Adagrad or plain SGD, and tables that the gradient alone changes",
+    ),
+    LargerBatch: (larger_batch_refusal, "an optimizer that takes each step"),
 }
 
 
-def check(model: Any, edits: tuple[StepEdit, ...]) -> None:
+def check_edits(model: Any, edits: tuple[StepEdit, ...]) -> None:
     """Refuse edits whose preconditions this model does not meet.
 
     Raises:
@@ -57,7 +66,7 @@ def check(model: Any, edits: tuple[StepEdit, ...]) -> None:
     """
     graph = next((edit for edit in edits if isinstance(edit, TfFunction)), None)
     if graph is not None:
-        _check_eager(model, graph.code)
+        _check_eager(model, graph.code_digest)
         if any(isinstance(edit, StepsPerExecution) for edit in edits):
             raise EditRefused(
                 "the model runs eagerly, and goes on to do so in its validation",
@@ -70,18 +79,18 @@ def check(model: Any, edits: tuple[StepEdit, ...]) -> None:
             "a compiled step",
             "compile the model without run_eagerly=True",
         )
-    first = first_layers_of(model, edits)
-    map_in_step_of(model, edits)
-    pad_lengths_of(model, edits)
+    first = create_layers_in_pipeline(model, edits)
+    create_map_in_step(model, edits)
+    create_padded_feed(model, edits)
     if any(isinstance(edit, MicroBatches | RecomputeActivations) for edit in edits):
         _check_built(model)
-        in_parts_of(model, edits)
-        recomputed_of(model, edits)
+        create_micro_batched_step(model, edits)
+        create_recomputed_step(model, edits)
     for edit in edits:
         _check_one(model, edit, first)
-    if scales_loss(edits):
+    if needs_loss_scaling(edits):
         _check_built(model)
-        reason = why_not_scaled(model, edits)
+        reason = loss_scaling_refusal(model, edits)
         if reason is not None:
             raise EditRefused(reason, "a loss that Keras can scale for float16", "leave it so")
 
@@ -90,7 +99,7 @@ def _check_eager(model: Any, code: str) -> None:
     if not model.run_eagerly:
         raise EditRefused("the model is compiled already", "run_eagerly=True", "keep it so")
     try:
-        found = guards_of(model).code
+        found = create_guards(model).code_digest
     except UnguardedError as reason:
         raise EditRefused(str(reason), "Python that can be watched", "tune again") from None
     if found != code:
@@ -101,7 +110,7 @@ def _check_eager(model: Any, code: str) -> None:
         )
 
 
-def _check_one(model: Any, edit: StepEdit, first: FirstLayers | None) -> None:
+def _check_one(model: Any, edit: StepEdit, first: LayersInPipeline | None) -> None:
     if isinstance(edit, StepsPerExecution) and model.steps_per_execution != 1:
         raise EditRefused(
             f"steps_per_execution is {model.steps_per_execution} already",
@@ -112,7 +121,7 @@ def _check_one(model: Any, edit: StepEdit, first: FirstLayers | None) -> None:
         _check_xla(model, edit, first)
     if isinstance(edit, FlatUpdates):
         _check_update(model)
-    if isinstance(edit, DtypePolicy | MapsAtOnce):
+    if isinstance(edit, DtypePolicy | VectorizedMapFn):
         _check_no_function_inside(model)
     if isinstance(edit, DtypePolicy):
         _check_policy(dtype_policies(model), edit)
@@ -124,12 +133,14 @@ def _check_one(model: Any, edit: StepEdit, first: FirstLayers | None) -> None:
             raise EditRefused(reason, expected, "tune again")
 
 
-def _check_xla(model: Any, edit: JitCompile | JitCompileOff, first: FirstLayers | None) -> None:
+def _check_xla(
+    model: Any, edit: JitCompile | JitCompileOff, first: LayersInPipeline | None
+) -> None:
     if isinstance(edit, JitCompileOff):
         if not model.jit_compile:
             raise EditRefused("the model runs without XLA", "jit_compile=True", "tune again")
         return
-    reason = why_not_compiled(model, first.layers if first else ())
+    reason = xla_refusal(model, first.layers if first else ())
     if reason is not None:
         raise EditRefused(reason, "layers whose supports_jit is true", "put it into the input")
 
@@ -149,7 +160,7 @@ def _check_no_function_inside(model: Any) -> None:
 
 
 def _check_update(model: Any) -> None:
-    reason = why_not(model.optimizer)
+    reason = flat_update_refusal(model.optimizer)
     if reason is not None:
         raise EditRefused(reason, "an optimizer that may", "tune again, with this optimizer")
     _check_built(model)
@@ -168,32 +179,32 @@ def _check_policy(policies: tuple[str, ...], edit: DtypePolicy) -> None:
     others = sorted({policy for policy in policies if policy != "float32"})
     found = f"layers with dtype policy {', '.join(others or ('float32',))}"
     if edit.policy == "float32":
-        if not others or any(policy not in MIXED for policy in others):
-            raise EditRefused(found, f"{' or '.join(MIXED)}", "keep them")
+        if not others or any(policy not in MIXED_POLICIES for policy in others):
+            raise EditRefused(found, f"{' or '.join(MIXED_POLICIES)}", "keep them")
     elif others:
         raise EditRefused(found, "float32 throughout", "keep them")
 
 
 def _check_kept(model: Any, edit: DtypePolicy) -> None:
-    missing = set(edit.keep) - {layer.name for layer in model._flatten_layers()}
-    if edit.careful and not model.built and missing:
+    missing = set(edit.float32_layers) - {layer.name for layer in model._flatten_layers()}
+    if edit.is_precision_conservative and not model.built and missing:
         raise EditRefused(
             "the model has no weights yet when fit is called, so that nobody knows which of its "
             f"layers give its outputs, and none is called {', '.join(sorted(missing))}",
             "a model that is built, or layers of these names",
             "begin it with keras.Input, or call model.build(input_shape)",
         )
-    if edit.careful and model.built:
-        kept = dict.fromkeys((*random_layers(model), *sensitive_layers(model)))
-        if len(kept) != len(edit.keep):
+    if edit.is_precision_conservative and model.built:
+        kept = dict.fromkeys((*random_layer_names(model), *precision_sensitive_layer_names(model)))
+        if len(kept) != len(edit.float32_layers):
             raise EditRefused(
                 f"{len(kept)} layers of the model would stay in float32: those that only draw, "
                 "give its outputs or normalize",
-                f"{len(edit.keep)} of them, as when the plan was made",
+                f"{len(edit.float32_layers)} of them, as when the plan was made",
                 "run 'uncork tune' again to make a plan for this model",
             )
         return
-    if missing and len(random_layers(model)) != len(edit.keep):
+    if missing and len(random_layer_names(model)) != len(edit.float32_layers):
         raise EditRefused(
             f"the model has no layer called {', '.join(sorted(missing))}",
             "the layers that the plan leaves as they are",

@@ -15,9 +15,9 @@ from tensorflow.python.eager import context
 
 from uncork.core.base.errors import NothingToMeasure
 from uncork.measure.benchmark.interleave import Block
-from uncork.measure.benchmark.quiesce import settle
-from uncork.measure.benchmark.timed_block import timed
-from uncork.training.input.feed import Feed, executions
+from uncork.measure.benchmark.quiesce import wait_until_idle
+from uncork.measure.benchmark.timed_block import time_block
+from uncork.training.input.feed import Feed, iterate_executions
 from uncork.training.run.step_settings import StepSettings
 from uncork.training.state.snapshot import Snapshot
 
@@ -42,16 +42,16 @@ class FitRunner:
         feed: What feeds it.
         snapshot: Every block starts from these weights, so that none drifts into NaN alone.
         samples_per_step: Samples of a full batch.
-        validates: The steps are those of a validation.
-        waits_between: Between epochs TensorFlow may wait for tf.data's tuning thread.
+        is_validation: The steps are those of a validation.
+        may_wait_between_epochs: Between epochs TensorFlow may wait for tf.data's tuning thread.
     """
 
     settings: StepSettings
     feed: Feed
     snapshot: Snapshot
     samples_per_step: float
-    validates: bool = False
-    waits_between: bool = False
+    is_validation: bool = False
+    may_wait_between_epochs: bool = False
     _epoch_steps: int | None = field(default=None, init=False)
     _reads_on: bool = field(default=False, init=False)
     _epoch_s: float = field(default=math.inf, init=False)
@@ -60,19 +60,19 @@ class FitRunner:
 
     def prime(self) -> float:
         """Compile, for every batch of a resident feed; seconds it took."""
-        return self._run(seconds=0.0, warm_steps=self.feed.held).warmup_s
+        return self._run(seconds=0.0, warm_steps=self.feed.resident_batch_count).warmup_s
 
     def block(self, seconds: float) -> Block:
         """Time steps for about ``seconds`` from a fresh iterator."""
         return self._run(seconds, whole=self._epoch_s <= seconds and not self._reads_on)
 
-    def times(self, *, primed: bool = True) -> Generator[float, None, None]:
+    def execution_times(self, *, is_primed: bool = True) -> Generator[float, None, None]:
         """Seconds of one execution after the other, each waited for; close it to end them.
 
         Args:
-            primed: Compile before.
+            is_primed: Compile before.
         """
-        if primed:
+        if is_primed:
             self.prime()
         with self._executing() as executions:
             last = time.perf_counter()
@@ -92,14 +92,14 @@ class FitRunner:
         return time.perf_counter() - begin
 
     def _run(self, seconds: float, *, whole: bool = False, warm_steps: int = 0) -> Block:
-        settle()
+        wait_until_idle()
         with self._executing(whole=whole) as executions:
             samples = self.samples_per_step
-            found = timed(
+            found = time_block(
                 *(executions, seconds, samples),
-                warm=whole,
-                warm_steps=warm_steps,
-                between=(lambda: self._ended) if self.waits_between else None,
+                skip_warmup=whole,
+                min_warmup_steps=warm_steps,
+                read_epoch_ends=(lambda: self._ended) if self.may_wait_between_epochs else None,
             )
         if self._epoch_steps:
             self._epoch_s = self._epoch_steps * found.wall_s / found.steps
@@ -108,11 +108,11 @@ class FitRunner:
     @contextmanager
     def _executing(self, *, once: bool = False, whole: bool = False) -> Iterator[Iterator[int]]:
         self.snapshot.restore_values()
-        with self.settings.active(), self._fed.reading(self.settings.model) as epochs:
+        with self.settings.active(), self._fed.open_epoch_iterator(self.settings.model) as epochs:
             callbacks = keras.callbacks.CallbackList(None, add_history=True)
             callbacks.on_train_begin()
             self._epoch_steps = epochs.num_batches
-            self._reads_on = not self.validates and _reads_on(epochs)
+            self._reads_on = not self.is_validation and _reads_on(epochs)
             try:
                 yield self._executions(epochs, callbacks, once=once, whole=whole)
             finally:
@@ -120,22 +120,22 @@ class FitRunner:
 
     @functools.cached_property
     def _fed(self) -> Feed:
-        fed = self.settings.validated if self.validates else self.settings.fed
+        fed = self.settings.validation_feed if self.is_validation else self.settings.training_feed
         return fed(self.feed)
 
     def _executions(self, epochs: Any, callbacks: Any, *, once: bool, whole: bool) -> Iterator[int]:
         """Run epoch after epoch, or one; yields the steps of each execution or whole epoch."""
         model = self.settings.model
         model.stop_training = False
-        if self.validates:
+        if self.is_validation:
             model.make_test_function()
         before = 0
         while True:
             ran, iterator, last = 0, None, time.perf_counter()
             model.reset_metrics()
             with epochs.catch_stop_iteration():
-                for begin, end, iterator in executions(epochs):
-                    if self.validates:
+                for begin, end, iterator in iterate_executions(epochs):
+                    if self.is_validation:
                         callbacks.on_test_batch_end(end, model.test_function(iterator))
                     else:
                         callbacks.on_train_batch_end(end, model.train_function(iterator))
@@ -147,13 +147,13 @@ class FitRunner:
                         yield steps
                     last = time.perf_counter()
             if ran == before == 0:  # data that ended with an epoch leaves none to the next one
-                data = "validation" if self.validates else "training"
+                data = "validation" if self.is_validation else "training"
                 raise NothingToMeasure(
                     f"the {data} data gave no batch", "at least one", "check the dataset"
                 )
             if once:
                 return
-            if self.validates:
+            if self.is_validation:
                 epochs.reset()  # as each validation begins
             before, iterator = ran, None  # what ending it costs is part of the epoch
             self._ended = (self._ended[0] + 1, self._ended[1] + time.perf_counter() - last)

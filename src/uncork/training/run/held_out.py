@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-from uncork.training.input.feed import Feed, executions
+from uncork.training.input.feed import Feed, iterate_executions
 from uncork.training.run.step_settings import StepSettings
-from uncork.training.state.loss_value import told_loss
+from uncork.training.state.loss_value import find_logged_loss
 from uncork.training.state.snapshot import Snapshot
 
 # Of the samples, laid aside.
@@ -23,25 +23,28 @@ _JUDGED: Final = 256
 
 
 @dataclass(frozen=True)
-class HeldOut:
+class HeldOutSplit:
     """Samples to train on and samples to judge by, as the training step receives them.
 
     Attributes:
-        seen: Batches put together: tensors of one length, in the structure of a batch.
-        unseen: Likewise.
+        training_samples: Batches put together: tensors of one length, in the structure of a batch.
+        held_out_samples: Likewise.
     """
 
-    seen: Any
-    unseen: Any
+    training_samples: Any
+    held_out_samples: Any
 
     @classmethod
-    def of(cls, feed: Feed, model: Any, *, most: int, max_bytes: int) -> HeldOut | None:
+    def from_feed(
+        cls, feed: Feed, model: Any, *, max_samples: int, max_bytes: int
+    ) -> HeldOutSplit | None:
         """From the first batches of a feed; None where they cannot be put together, or are few.
 
         Args:
             feed: Of a ``fit``.
             model: That it trains.
-            most: Samples: all of them different ones, as those laid aside are not to be seen.
+            max_samples: Samples: all of them different ones, as those laid aside are not to be
+                seen.
             max_bytes: Of all samples together.
         """
         batches: list[Any] = []
@@ -50,12 +53,12 @@ class HeldOut:
             leaves = tf.nest.flatten(batch)
             if not leaves or not all(_is_dense(leaf) for leaf in leaves):
                 return None
-            if samples and samples + int(leaves[0].shape[0]) > most:
+            if samples and samples + int(leaves[0].shape[0]) > max_samples:
                 break
             batches.append(batch)
             samples += int(leaves[0].shape[0])
             taken += sum(leaf.dtype.size * leaf.shape.num_elements() for leaf in leaves)
-            if samples >= most or taken >= max_bytes:
+            if samples >= max_samples or taken >= max_bytes:
                 break
         if samples < _LEAST or not _alike(batches):
             return None
@@ -64,36 +67,41 @@ class HeldOut:
         return cls(_part(together, slice(0, cut)), _part(together, slice(cut, samples)))
 
     @property
-    def count(self) -> int:
+    def training_sample_count(self) -> int:
         """Samples to train on."""
-        return int(tf.nest.flatten(self.seen)[0].shape[0])
+        return int(tf.nest.flatten(self.training_samples)[0].shape[0])
 
     def feed(self, *, seed: int, batch_size: int, steps: int) -> Feed:
         """So many steps, passes in orders of their own."""
-        rows = tf.data.Dataset.from_tensor_slices(self.seen)
-        order = rows.shuffle(self.count, seed=seed, reshuffle_each_iteration=True).repeat()
+        rows = tf.data.Dataset.from_tensor_slices(self.training_samples)
+        order = rows.shuffle(
+            self.training_sample_count, seed=seed, reshuffle_each_iteration=True
+        ).repeat()
         batches = order.take(steps * batch_size).batch(batch_size, drop_remainder=True)
-        return Feed(x=batches.prefetch(2), shuffle=False, recorded=True)
+        return Feed(x=batches.prefetch(2), shuffle=False, is_recorded=True)
 
-    def loss(self, model: Any) -> float:
+    def held_out_loss(self, model: Any) -> float:
         """Of the samples that were laid aside, as a validation computes it.
 
         Raises:
             ValueError: The model tells none.
         """
-        rows = tf.data.Dataset.from_tensor_slices(self.unseen).batch(_JUDGED)
+        rows = tf.data.Dataset.from_tensor_slices(self.held_out_samples).batch(_JUDGED)
         model.make_test_function()
         model.reset_metrics()
         logs: Any = {}
-        with Feed(x=rows, shuffle=False).reading(model) as epochs, epochs.catch_stop_iteration():
-            for _, _, iterator in executions(epochs):
+        with (
+            Feed(x=rows, shuffle=False).open_epoch_iterator(model) as epochs,
+            epochs.catch_stop_iteration(),
+        ):
+            for _, _, iterator in iterate_executions(epochs):
                 logs = model.test_function(iterator)
-        name, loss = told_loss(logs)
+        name, loss = find_logged_loss(logs)
         if not name:
             raise ValueError("the model tells no one loss when it is validated")
         return loss
 
-    def curve(
+    def loss_curve(
         self,
         settings: StepSettings,
         snapshot: Snapshot,
@@ -119,14 +127,14 @@ class HeldOut:
         snapshot.restore_values()
         model = settings.model
         feed = self.feed(seed=seed, batch_size=batch_size, steps=steps)
-        with settings.active(), settings.fed(feed).reading(model) as epochs:
-            told = [(0, self.loss(model))]
+        with settings.active(), settings.training_feed(feed).open_epoch_iterator(model) as epochs:
+            told = [(0, self.held_out_loss(model))]
             with epochs.catch_stop_iteration():
-                for _, end, iterator in executions(epochs):
+                for _, end, iterator in iterate_executions(epochs):
                     model.train_function(iterator)
                     done = min(end + 1, steps)
                     if done * points >= len(told) * steps:
-                        told.append((done * batch_size, self.loss(model)))
+                        told.append((done * batch_size, self.held_out_loss(model)))
         return tuple(told)
 
 

@@ -11,25 +11,25 @@ import keras
 import tensorflow as tf
 
 from uncork.core.edits.step import JitCompile, StepEdit
-from uncork.training.input.array_feed import Rewrite, arrays_through
+from uncork.training.input.array_feed import PipelineRewrite, rewrite_array_pipeline
 from uncork.training.input.feed import Feed
-from uncork.training.input.validation import Validating
-from uncork.training.memory.micro_batches import in_parts_of
-from uncork.training.memory.recompute import recomputed_of
+from uncork.training.input.validation import ValidationSetup
+from uncork.training.memory.micro_batches import create_micro_batched_step
+from uncork.training.memory.recompute import create_recomputed_step
 from uncork.training.precision.dtype_policies import set_policy
 from uncork.training.run.step_settings import (
-    apply,
-    flat_group_of,
-    maps_of,
-    scaled_loss_of,
-    updating,
+    apply_step_edits,
+    apply_update_edits,
+    create_flat_group,
+    create_loss_scaler,
+    create_map_vectorizer,
 )
-from uncork.training.tracing.dropped_checks import is_in_step
-from uncork.training.tracing.model_attribute import attribute
-from uncork.training.transforms.device_maps import map_in_step_of
-from uncork.training.transforms.input_layers import first_layers_of
-from uncork.training.transforms.last_step import ended_as_written
-from uncork.training.transforms.pad_lengths import pad_lengths_of
+from uncork.training.tracing.dropped_checks import is_in_keras_step
+from uncork.training.tracing.model_attribute import override_attribute
+from uncork.training.transforms.device_maps import create_map_in_step
+from uncork.training.transforms.input_layers import create_layers_in_pipeline
+from uncork.training.transforms.last_step import run_original_last_step
+from uncork.training.transforms.pad_lengths import create_padded_feed
 
 _OTHERS: Final = ("test_function", "predict_function")
 _TRAINS: Final = "train_function"
@@ -56,9 +56,9 @@ class PlannedStep:
 
     Attributes:
         edits: As given.
-        group: What updates small weights as one, where the plan says so.
-        begun: What the optimizer had counted when the first step under the plan was made; None
-            until then.
+        flat_group: What updates small weights as one, where the plan says so.
+        schedule_start_step: What the optimizer had counted when the first step under the plan was
+            made; None until then.
     """
 
     def __init__(
@@ -67,31 +67,31 @@ class PlannedStep:
         edits: tuple[StepEdit, ...],
         on_refusal: Callable[[str], None] = lambda _why: None,
     ) -> None:
-        self.group = flat_group_of(model, edits)
-        self._scaled = scaled_loss_of(model, edits)
-        self._maps = maps_of(edits, on_refusal)
-        self._first = first_layers_of(model, edits)
-        self._last_map = map_in_step_of(model, edits)
-        self._lengths = pad_lengths_of(model, edits)
-        self._in_parts = in_parts_of(model, edits)
-        self._recomputed = recomputed_of(model, edits)
+        self.flat_group = create_flat_group(model, edits)
+        self._scaled = create_loss_scaler(model, edits)
+        self._maps = create_map_vectorizer(edits, on_refusal)
+        self._first = create_layers_in_pipeline(model, edits)
+        self._last_map = create_map_in_step(model, edits)
+        self._lengths = create_padded_feed(model, edits)
+        self._in_parts = create_micro_batched_step(model, edits)
+        self._recomputed = create_recomputed_step(model, edits)
         self.edits = edits
         self._model = model
         self._compiled = _compiled(model)
         self._learning = _learning(model)
         self._functions: dict[str, Any] = dict.fromkeys(_FUNCTIONS)
         self._left: dict[str, Any] = {}
-        self._arrays: Rewrite | None = None
-        self.begun: int | None = None
+        self._arrays: PipelineRewrite | None = None
+        self.schedule_start_step: int | None = None
         self._on_refusal = on_refusal
 
-    def serves(self, model: Any) -> bool:
+    def is_valid_for(self, model: Any) -> bool:
         """What was traced holds for this model still: the same, not compiled anew."""
         now = _compiled(model)
         same = len(now) == len(self._compiled)
         return same and all(a is b for a, b in zip(now, self._compiled, strict=True))
 
-    def goes_on(self) -> AbstractContextManager[None]:
+    def keep_trained_weights(self) -> AbstractContextManager[None]:
         """What the model is trained by without the plan, inside the block, learns what it did.
 
         Who sets ``trainable`` and does not compile the model again goes on with what was traced
@@ -99,7 +99,7 @@ class PlannedStep:
         """
         now = _learning(self._model)
         changed = any(a[1] != b[1] for a, b in zip(now, self._learning, strict=False))
-        if not changed or self._functions[_TRAINS] is None or not self.serves(self._model):
+        if not changed or self._functions[_TRAINS] is None or not self.is_valid_for(self._model):
             return nullcontext()
         step = self._model.train_step
 
@@ -111,53 +111,59 @@ class PlannedStep:
             finally:
                 _set_learning(now)
 
-        return attribute(self._model, "train_step", train_step)
+        return override_attribute(self._model, "train_step", train_step)
 
-    def fed(self, arguments: Mapping[str, Any]) -> Any:
+    def training_x(self, arguments: Mapping[str, Any]) -> Any:
         """What ``fit`` is to read as its ``x``, of these arguments.
 
         Raises:
             EditRefused: It is not data that the edits can be used on.
         """
-        feed = Feed.of(arguments)
+        feed = Feed.from_arguments(arguments)
         for each in (self._first, self._last_map, self._lengths):
-            feed = each.fed(feed) if each else feed
-        self._arrays = feed.arrays
-        if self._last_map is not None and self._last_map.is_another:
+            feed = each.training_feed(feed) if each else feed
+        self._arrays = feed.array_rewrite
+        if self._last_map is not None and self._last_map.has_changed:
             self._functions[_TRAINS] = None  # the map is part of it
         # Keras sets a validation split aside itself: arrays are given to it whole.
         return arguments["x"] if feed.dataset is None else feed.dataset
 
-    def validated(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    def validation_arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """What ``fit`` is to validate on, by the name of its argument; nothing where as written.
 
         Raises:
             EditRefused: It is not data that the edits can be used on.
         """
-        validating = Validating.of(arguments) if self._lengths else None
+        validating = ValidationSetup.from_arguments(arguments) if self._lengths else None
         if self._lengths is None or validating is None:
             return {}
-        fed = self._lengths.validated(validating.feed)
+        fed = self._lengths.validation_feed(validating.feed)
         return {} if fed is validating.feed else {"validation_data": fed.dataset}
 
     @contextmanager
-    def in_force(self) -> Iterator[None]:
+    def active(self) -> Iterator[None]:
         """Train as the edits say inside the block; what is saved there is as the user wrote it."""
         model, written = self._model, _Written(self._model)
         if self._left and self._left != written.functions:  # traced anew, as the user wanted it
             self._functions = dict.fromkeys(_FUNCTIONS)
-        maps = self._maps.of_model(model) if self._maps else nullcontext()
-        first = self._first.of_model() if self._first else nullcontext()
-        last_map = self._last_map.of_model() if self._last_map else nullcontext()
+        maps = self._maps.patch_model(model) if self._maps else nullcontext()
+        first = self._first.patch_model() if self._first else nullcontext()
+        last_map = self._last_map.patch_model() if self._last_map else nullcontext()
         # Behind it: what the map makes in the step is cut in parts.
-        parts = self._in_parts.of_model() if self._in_parts else nullcontext()
-        again = self._recomputed.of_model() if self._recomputed else nullcontext()
+        parts = self._in_parts.patch_model() if self._in_parts else nullcontext()
+        again = self._recomputed.patch_model() if self._recomputed else nullcontext()
         by_xla = any(isinstance(edit, JitCompile) for edit in self.edits)
         end = self._ending(written.jit_compile) if by_xla else nullcontext()
         try:
-            apply(model, self.edits)
+            apply_step_edits(model, self.edits)
             _set(model, self._functions)
-            updates = updating(model, self.edits, self.group, self._scaled, begun=self.begun)
+            updates = apply_update_edits(
+                model,
+                self.edits,
+                self.flat_group,
+                self._scaled,
+                start_step=self.schedule_start_step,
+            )
             step = first, last_map, parts, again, end
             with written.while_asked(), updates, maps, ExitStack() as stack, self._reading():
                 for each in step:
@@ -165,27 +171,29 @@ class PlannedStep:
                 yield
         finally:
             if self._last_map is not None:
-                self._last_map.let_go()
+                self._last_map.release_memory()
             self._functions = {name: getattr(model, name) for name in _FUNCTIONS}
             written.give_back()
-            if not self.serves(model):  # compiled anew by a callback, or built by the fit
+            if not self.is_valid_for(model):  # compiled anew by a callback, or built by the fit
                 _set(model, dict.fromkeys(_FUNCTIONS))
             self._left = {name: getattr(model, name) for name in _FUNCTIONS}
 
     def _ending(self, jit_compile: Any) -> AbstractContextManager[None]:
         model, first = self._model, self._first
-        return ended_as_written(
+        return run_original_last_step(
             model,
             jit_compile,
             lambda: bool(model.jit_compile) or (first is not None and first.compiled),
-            first.without_xla if first else nullcontext,
+            first.disable_xla if first else nullcontext,
         )
 
     def _reading(self) -> AbstractContextManager[None]:
         """Arrays that cannot be put on the device are sent there, and trained on, as written."""
         if self._arrays is None:
             return nullcontext()
-        return arrays_through(self._arrays, lambda refusal: self._on_refusal(refusal.received))
+        return rewrite_array_pipeline(
+            self._arrays, lambda refusal: self._on_refusal(refusal.received)
+        )
 
 
 def _compiled(model: Any) -> list[Any]:
@@ -249,7 +257,7 @@ class _Written:
             found = configure(layer)
             _, policy = self._policies.get(id(layer), (None, None))
             if policy is not None and "dtype" in found:
-                found["dtype"] = keras.dtype_policies.serialize(policy)
+                found["dtype"] = keras.dtype_policy.serialize(policy)
             return found
 
         call = self._called(keras.layers.Layer.__call__)
@@ -290,7 +298,7 @@ class _Written:
 
         @functools.wraps(call)
         def called(layer: Any, /, *args: Any, **kwargs: Any) -> Any:
-            in_step = self._model.run_eagerly or is_in_step()
+            in_step = self._model.run_eagerly or is_in_keras_step()
             return (call if in_step else as_written)(layer, *args, **kwargs)
 
         return called

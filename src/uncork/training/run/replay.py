@@ -11,72 +11,74 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from uncork.training.input.feed import Feed, executions
+from uncork.training.input.feed import Feed, iterate_executions
 from uncork.training.run.step_settings import StepSettings
-from uncork.training.state.arrays import Replay
-from uncork.training.state.loss_value import told_loss
-from uncork.training.state.snapshot import Snapshot, learning, weights
+from uncork.training.state.arrays import ReplayResult
+from uncork.training.state.loss_value import find_logged_loss
+from uncork.training.state.snapshot import Snapshot, find_learned_positions, read_weights
 
 # Relative: a compiled division and another one need not agree to the last bit.
 _CLOSE = 1e-5
 
 
 @dataclass(frozen=True)
-class Recording:
+class BatchRecording:
     """Some batches as the training step received them, held in memory.
 
     Attributes:
         batches: As the user's own step is given them.
-        otherwise: The same as a version's step is given them, where that is something else.
+        variant_batches: The same as a version's step is given them, where that is something else.
     """
 
     batches: tuple[Any, ...]
-    otherwise: tuple[Any, ...] = ()
+    variant_batches: tuple[Any, ...] = ()
 
     @classmethod
-    def of(cls, feed: Feed, model: Any, *, most: int, max_bytes: int) -> Recording:
-        """Record up to ``most`` batches, fewer when they would take more than ``max_bytes``."""
-        return cls(tuple(_first(feed.batches_dataset(model), most, max_bytes)))
+    def from_feed(
+        cls, feed: Feed, model: Any, *, max_batches: int, max_bytes: int
+    ) -> BatchRecording:
+        """Record up to ``max_batches`` batches, fewer when they take more than ``max_bytes``."""
+        return cls(tuple(_first(feed.batches_dataset(model), max_batches, max_bytes)))
 
     @classmethod
-    def in_two(cls, pairs: Any, *, most: int, max_bytes: int) -> Recording:
+    def from_pairs(cls, pairs: Any, *, max_batches: int, max_bytes: int) -> BatchRecording:
         """Record what a version's step is given beside what the user's own is.
 
         Args:
             pairs: From :meth:`StepSettings.in_two`.
-            most: Of them.
+            max_batches: Of them.
             max_bytes: That they may take.
         """
-        found = _first(pairs, most, max_bytes)
+        found = _first(pairs, max_batches, max_bytes)
         return cls(tuple(made for _, made in found), tuple(given for given, _ in found))
 
-    def first(self, most: int) -> Recording:
+    def first_batches(self, max_batches: int) -> BatchRecording:
         """The first of its batches."""
-        return Recording(self.batches[:most], self.otherwise[:most])
+        return BatchRecording(self.batches[:max_batches], self.variant_batches[:max_batches])
 
-    def of_rows(self, rows: int) -> Recording:
+    def with_first_rows(self, rows: int) -> BatchRecording:
         """The same, of each batch the first rows only."""
-        return Recording(tuple(first_rows(batch, rows) for batch in self.batches))
+        return BatchRecording(tuple(take_first_rows(batch, rows) for batch in self.batches))
 
-    def feed(self, order: Sequence[int], *, otherwise: bool = False) -> Feed:
+    def feed(self, order: Sequence[int], *, for_variant: bool = False) -> Feed:
         """These batches in this order, once, without copying them.
 
         Args:
             order: Numbers of batches.
-            otherwise: As the version's step is given them, where that is something else.
+            for_variant: As the version's step is given them, where that is something else.
         """
-        batches = self.otherwise if otherwise and self.otherwise else self.batches
+        batches = self.variant_batches if for_variant and self.variant_batches else self.batches
         sources = [tf.data.Dataset.from_tensors(b).repeat() for b in batches]
         picks = tf.data.Dataset.from_tensor_slices(np.asarray(order, np.int64))
         dataset = tf.data.Dataset.choose_from_datasets(sources, picks, stop_on_empty_dataset=False)
-        return Feed(x=dataset, steps_per_epoch=len(order), shuffle=False, recorded=True)
+        return Feed(x=dataset, steps_per_epoch=len(order), shuffle=False, is_recorded=True)
 
 
-def first_rows(batch: Any, rows: int) -> Any:
+def take_first_rows(batch: Any, rows: int) -> Any:
     """Of each part of a batch that has rows.
 
     Example:
-        >>> first_rows((tf.constant([1, 2, 3]), tf.constant(4.0)), 2)[0].numpy()
+        >>> take_first_rows((tf.constant([1, 2, 3]), tf.constant(4.0)), 2)[0].numpy()
         array([1, 2], dtype=int32)
     """
 
@@ -97,15 +99,15 @@ def _first(dataset: Any, most: int, max_bytes: int) -> list[Any]:
     return found
 
 
-def replay(
+def run_replay(
     settings: StepSettings,
     snapshot: Snapshot,
     feed: Feed,
     *,
     windows: int = 1,
-    every: int = 1,
+    loss_interval: int = 1,
     disturb: Callable[[Any], None] | None = None,
-) -> Replay:
+) -> ReplayResult:
     """Train over the feed once from the snapshot's weights.
 
     Args:
@@ -113,33 +115,34 @@ def replay(
         snapshot: Where to start.
         feed: From :meth:`Recording.feed`; its length must be a multiple of ``windows``.
         windows: Losses are averaged over this many equal parts.
-        every: Steps after which a loss counts: where another version tells it no more often.
+        loss_interval: Steps after which a loss counts: where another version tells it no more
+            often.
         disturb: Called with the model before the first step, to nudge its weights.
     """
     model = settings.model
     snapshot.restore_values()
     if disturb is not None:
         disturb(model)
-    with settings.active(), settings.fed(feed).reading(model) as epochs:
+    with settings.active(), settings.training_feed(feed).open_epoch_iterator(model) as epochs:
         model.reset_metrics()
         told: list[tuple[int, float]] = []
         name = ""
         with epochs.catch_stop_iteration():
-            for _, end, iterator in executions(epochs):
+            for _, end, iterator in iterate_executions(epochs):
                 logs = model.train_function(iterator)
                 steps = min(end + 1, feed.steps_per_epoch or end + 1)
-                name, loss = told_loss(logs)
+                name, loss = find_logged_loss(logs)
                 told.append((steps, loss))
-        told = [each for each in told if each[0] % every == 0] or told[-1:]
+        told = [each for each in told if each[0] % loss_interval == 0] or told[-1:]
         means = _window_means if _is_running_mean(model, told[-1][1]) else _means_of_parts
         losses = means(told, windows)
     # Only now the state is where Keras has it, and as the user would find it.
-    return Replay(
+    return ReplayResult(
         losses,
-        weights(model),
-        judged=bool(name),
-        constants=snapshot.not_finite,
-        learning=learning(model),
+        read_weights(model),
+        is_loss_comparable=bool(name),
+        constant_positions=snapshot.non_finite_positions,
+        learned_positions=find_learned_positions(model),
     )
 
 

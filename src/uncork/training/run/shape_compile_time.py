@@ -8,16 +8,16 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import Any, Final
 
-from uncork.core.evidence.batches import NewShapes
-from uncork.training.input.feed import Feed, executions
+from uncork.core.evidence.batches import VaryingShapes
+from uncork.training.input.feed import Feed, iterate_executions
 from uncork.training.run.fit_runner import FitRunner
-from uncork.training.transforms.batch_shapes import Shapes, _shapes, counted
+from uncork.training.transforms.batch_shapes import BatchShapes, _shapes, summarize_shapes
 
 # Batches whose shapes are looked at.
 _MOST: Final = 1024
 
 
-def shapes_of(feed: Feed, model: Any, seconds: float) -> list[Shapes]:
+def read_batch_shapes(feed: Feed, model: Any, seconds: float) -> list[BatchShapes]:
     """Read the first batches of a training, over several epochs if these are short.
 
     Args:
@@ -29,17 +29,17 @@ def shapes_of(feed: Feed, model: Any, seconds: float) -> list[Shapes]:
         >>> import keras
         >>> data = tf.data.Dataset.from_tensor_slices([3, 5]).map(lambda size: tf.zeros((2, size)))
         >>> model = keras.Sequential([keras.Input((None,)), keras.layers.Identity()])
-        >>> [shape for (shape,) in shapes_of(Feed(x=data), model, seconds=60.0)[:3]]
+        >>> [shape for (shape,) in read_batch_shapes(Feed(x=data), model, seconds=60.0)[:3]]
         [(2, 3), (2, 5), (2, 3)]
     """
-    found: list[Shapes] = []
+    found: list[BatchShapes] = []
     until = time.monotonic() + seconds
-    with feed.reading(model) as epochs:
+    with feed.open_epoch_iterator(model) as epochs:
         before = -1
         while before < len(found):  # as fit does, from epoch to epoch
             before = len(found)
             with epochs.catch_stop_iteration():
-                for begin, end, iterator in executions(epochs):
+                for begin, end, iterator in iterate_executions(epochs):
                     # The last execution of an epoch may be for more batches than there are.
                     for _ in range(begin, min(end + 1, epochs.num_batches or end + 1)):
                         found.append(_shapes(next(iterator)))
@@ -48,14 +48,14 @@ def shapes_of(feed: Feed, model: Any, seconds: float) -> list[Shapes]:
     return found
 
 
-def new_shapes_of(
+def measure_varying_shapes(
     runner: FitRunner,
     batches: Sequence[Any],
     step_s: float,
     seconds: float,
-    seen: Sequence[Shapes] = (),
-    fills: Sequence[float] = (),
-) -> NewShapes | None:
+    seen_shapes: Sequence[BatchShapes] = (),
+    padding_values: Sequence[float] = (),
+) -> VaryingShapes | None:
     """Compile a step for some of its batches; None where one shape is all there is.
 
     Args:
@@ -63,16 +63,17 @@ def new_shapes_of(
         batches: The same, in their order.
         step_s: Of a step that is compiled.
         seconds: How long to look; at least one shape beside the first is compiled.
-        seen: Shapes of more batches, from :func:`shapes_of`.
-        fills: What each tensor of a batch may be filled up with, from
-            :func:`~uncork.training.transforms.pad_lengths.fills_of`; none where they may not.
+        seen_shapes: Shapes of more batches, from :func:`read_batch_shapes`.
+        padding_values: What each tensor of a batch may be filled up with, from
+            :func:`~uncork.training.transforms.pad_lengths.find_padding_values`; none where they may
+            not.
     """
     shapes = [_shapes(batch) for batch in batches]
-    known = max(shapes, seen, key=len)
+    known = max(shapes, seen_shapes, key=len)
     if len(set(shapes)) < 2:
         return None
     ready, compiled, spent_s = set(shapes[:1]), [], 0.0
-    with closing(runner.times(primed=False)) as steps:
+    with closing(runner.execution_times(is_primed=False)) as steps:
         for number, (shape, one_s) in enumerate(zip(shapes, steps, strict=False)):
             spent_s += one_s if number else 0.0  # the first one is traced, too
             if shape not in ready:
@@ -80,4 +81,4 @@ def new_shapes_of(
                 compiled.append(one_s)
                 if spent_s > seconds:
                     break
-    return counted(known, max(0.0, statistics.fmean(compiled) - step_s), fills)
+    return summarize_shapes(known, max(0.0, statistics.fmean(compiled) - step_s), padding_values)

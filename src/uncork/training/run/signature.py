@@ -12,37 +12,37 @@ from uncork.core.base.record import digest
 from uncork.core.documents.workload import ModelSignature
 from uncork.pycode.purity.reachability import named_code_digest
 from uncork.training.precision.dtype_policies import dtype_policies
-from uncork.training.state.architecture import architecture, settings, without_addresses
+from uncork.training.state.architecture import architecture_digest, read_settings, remove_addresses
 
 
-def signature(model: Any) -> ModelSignature:
+def model_signature(model: Any) -> ModelSignature:
     """Describe a compiled model; trained values play no part, nor weights it does not have yet.
 
     Example:
         >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
         >>> model.compile("adam", "mse")
-        >>> signature(model).parameters
+        >>> model_signature(model).parameters
         3
     """
     shapes = [f"{tuple(v.shape)} {v.dtype} {v.trainable}" for v in model.weights]
     return ModelSignature(
         name=type(model).__name__,
-        parameters=int(model.count_params()) if model.built else 0,
-        variables=digest(*shapes) if shapes else "",
+        parameter_count=int(model.count_params()) if model.built else 0,
+        variables_digest=digest(*shapes) if shapes else "",
         optimizer=_optimizer(model.optimizer),
         loss=_loss(model),
-        dtype_policy=dtype_policies(model),
-        train_step=_own_train_step(model),
-        code=_own_code(model),
-        architecture=architecture(model),
+        dtype_policies=dtype_policies(model),
+        train_step_digest=_own_train_step(model),
+        code_digest=_own_code(model),
+        architecture_digest=architecture_digest(model),
     )
 
 
 def _optimizer(optimizer: Any) -> str:
     if optimizer is None:
         return ""
-    text = json.dumps(_without_rates(settings(optimizer)), sort_keys=True, default=repr)
-    return f"{type(optimizer).__name__} {without_addresses(text)}"
+    text = json.dumps(_without_rates(read_settings(optimizer)), sort_keys=True, default=repr)
+    return f"{type(optimizer).__name__} {remove_addresses(text)}"
 
 
 def _without_rates(config: dict[str, Any]) -> dict[str, Any]:
@@ -66,9 +66,9 @@ def _names(loss: Any) -> str:
     if isinstance(loss, list | tuple):
         return json.dumps([_names(v) for v in loss])
     if isinstance(loss, keras.losses.Loss):
-        text = json.dumps(settings(loss), sort_keys=True, default=str)
-        return f"{type(loss).__name__} {without_addresses(text)}"
-    return without_addresses(str(getattr(loss, "__name__", loss)))
+        text = json.dumps(read_settings(loss), sort_keys=True, default=str)
+        return f"{type(loss).__name__} {remove_addresses(text)}"
+    return remove_addresses(str(getattr(loss, "__name__", loss)))
 
 
 def _own_code(model: Any) -> str:

@@ -12,27 +12,30 @@ from uncork.core.edits.step import (
     FlatUpdates,
     JitCompile,
     JitCompileOff,
-    MapsAtOnce,
     ReuseIterator,
     StepEdit,
     StepsPerExecution,
-    is_graph,
+    VectorizedMapFn,
+    has_tf_function,
 )
 from uncork.training.input.feed import Feed
 from uncork.training.input.iterator_reuse import ReusedIterators
-from uncork.training.memory.micro_batches import in_parts_of
-from uncork.training.memory.recompute import recomputed_of
+from uncork.training.memory.micro_batches import create_micro_batched_step
+from uncork.training.memory.recompute import create_recomputed_step
 from uncork.training.optimizer.flat_updates import FlatGroup
-from uncork.training.optimizer.fused_updates import fused
-from uncork.training.optimizer.learning_rate import rescaled
-from uncork.training.optimizer.row_updates import by_rows
+from uncork.training.optimizer.fused_updates import fuse_updates
+from uncork.training.optimizer.learning_rate import rescale_learning_rate
+from uncork.training.optimizer.row_updates import apply_row_updates
 from uncork.training.precision.dtype_policies import set_policy, switch_policy
-from uncork.training.precision.loss_scaling import ScaledLoss, scales_loss
-from uncork.training.run.edit_checks import check
-from uncork.training.tracing.map_fn import Maps
-from uncork.training.transforms.device_maps import map_in_step_of
-from uncork.training.transforms.input_layers import compiled_apart, first_layers_of
-from uncork.training.transforms.pad_lengths import pad_lengths_of
+from uncork.training.precision.loss_scaling import LossScaler, needs_loss_scaling
+from uncork.training.run.edit_checks import check_edits
+from uncork.training.tracing.map_fn import MapVectorizer
+from uncork.training.transforms.device_maps import create_map_in_step
+from uncork.training.transforms.input_layers import (
+    create_layers_in_pipeline,
+    is_compiled_separately,
+)
+from uncork.training.transforms.pad_lengths import create_padded_feed
 
 # In this order: what was traced belongs to the settings before it.
 _FLAGS: Final = ("jit_compile", "steps_per_execution", "train_function", "test_function")
@@ -47,11 +50,11 @@ class StepSettings:
     Args:
         model: Built and compiled.
         edits: Applied in order on top of the user's own settings.
-        compiled: Run a model that its user runs eagerly as a ``tf.function``.
-        metrics: Compute the metrics that were given to ``compile``.
+        is_compiled: Run a model that its user runs eagerly as a ``tf.function``.
+        has_metrics: Compute the metrics that were given to ``compile``.
 
     Attributes:
-        iterators: What arrays are read through, where an edit has it kept.
+        reused_iterators: What arrays are read through, where an edit has it kept.
 
     Raises:
         EditRefused: An edit does not apply to this model.
@@ -62,32 +65,32 @@ class StepSettings:
         model: Any,
         edits: tuple[StepEdit, ...] = (),
         *,
-        compiled: bool = False,
-        metrics: bool = True,
+        is_compiled: bool = False,
+        has_metrics: bool = True,
     ) -> None:
         self.model = model
         self.edits = edits
-        self._compiled = compiled
-        self._metrics = metrics
+        self._compiled = is_compiled
+        self._metrics = has_metrics
         self._train_function: Any = None
         self._test_function: Any = None
-        check(model, edits)
-        self._flat_group = flat_group_of(model, edits)
-        self._scaled_loss = scaled_loss_of(model, edits)
-        self._maps = maps_of(edits, _refuse_maps)
-        self._first = first_layers_of(model, edits)
-        self._last_map = map_in_step_of(model, edits, keeps=True)
-        self._lengths = pad_lengths_of(model, edits)
-        self._in_parts = in_parts_of(model, edits)
-        self._recomputed = recomputed_of(model, edits)
-        self.iterators = iterators_of(edits)
+        check_edits(model, edits)
+        self._flat_group = create_flat_group(model, edits)
+        self._scaled_loss = create_loss_scaler(model, edits)
+        self._maps = create_map_vectorizer(edits, _refuse_maps)
+        self._first = create_layers_in_pipeline(model, edits)
+        self._last_map = create_map_in_step(model, edits, has_constant_arrays=True)
+        self._lengths = create_padded_feed(model, edits)
+        self._in_parts = create_micro_batched_step(model, edits)
+        self._recomputed = create_recomputed_step(model, edits)
+        self.reused_iterators = create_reused_iterators(edits)
 
     @contextmanager
     def active(self) -> Iterator[None]:
         """Run the model this way inside the block."""
         model = self.model
         if self._last_map is not None:
-            self._last_map.fill()
+            self._last_map.load_device_data()
         flags = {name: getattr(model, name) for name in _FLAGS}
         policies = [(layer, layer.dtype_policy) for layer in self._layers()]
         eagerly = model.run_eagerly
@@ -97,15 +100,15 @@ class StepSettings:
         try:
             if not self._metrics:
                 held["_compile_metrics"] = None
-            apply(model, self.edits)
-            if self._compiled or is_graph(self.edits):
+            apply_step_edits(model, self.edits)
+            if self._compiled or has_tf_function(self.edits):
                 model.run_eagerly = False
             model.train_function = self._train_function
             with self._tracing():
                 model.make_train_function()
             self._train_function = model.train_function
             if self._scaled_loss is not None:
-                self._scaled_loss.start()
+                self._scaled_loss.reset()
             with self._updating(), self._reusing():
                 yield
         finally:
@@ -118,73 +121,74 @@ class StepSettings:
             for name, value in flags.items():
                 setattr(model, name, value)
 
-    def fed(self, feed: Feed) -> Feed:
+    def training_feed(self, feed: Feed) -> Feed:
         """What a training that is run this way is to read, instead of the user's data."""
         for each in (self._first, self._last_map, self._lengths):
-            feed = each.fed(feed) if each else feed
+            feed = each.training_feed(feed) if each else feed
         return feed
 
-    def validated(self, feed: Feed) -> Feed:
+    def validation_feed(self, feed: Feed) -> Feed:
         """What is validated on, where the step is run this way."""
-        return self._lengths.validated(feed) if self._lengths else feed
+        return self._lengths.validation_feed(feed) if self._lengths else feed
 
-    def let_go(self) -> None:
+    def release_memory(self) -> None:
         """Give memory back that only this way of running the step needs; it is taken again."""
         if self._last_map is not None:
-            self._last_map.let_go()
+            self._last_map.release_memory()
 
-    def in_two(self, feed: Feed) -> Any | None:
+    def batch_pairs(self, feed: Feed) -> Any | None:
         """Pairs of batches, as this step is to be given them and as the user's own is.
 
         Returns:
             None where both are the same.
 
         Raises:
-            EditRefused: As :meth:`fed`.
+            EditRefused: As :meth:`training_feed`.
         """
         other = self._last_map or self._lengths
-        return other.in_two(feed) if other else None
+        return other.batch_pairs(feed) if other else None
 
     @contextmanager
     def _tracing(self) -> Iterator[None]:
         with ExitStack() as stack:
             if self._maps is not None:
-                stack.enter_context(self._maps.of_model(self.model))
+                stack.enter_context(self._maps.patch_model(self.model))
             # In this order: what the last map of the input makes in the step is cut in parts.
             for each in (self._first, self._last_map, self._in_parts, self._recomputed):
                 if each is not None:
-                    stack.enter_context(each.of_model())
+                    stack.enter_context(each.patch_model())
             yield
 
     def _updating(self) -> AbstractContextManager[None]:
-        return updating(self.model, self.edits, self._flat_group, self._scaled_loss)
+        return apply_update_edits(self.model, self.edits, self._flat_group, self._scaled_loss)
 
     def _reusing(self) -> AbstractContextManager[None]:
-        return self.iterators.in_force() if self.iterators else nullcontext()
+        return self.reused_iterators.active() if self.reused_iterators else nullcontext()
 
     def _layers(self) -> list[Any]:
         touched = any(isinstance(edit, DtypePolicy) for edit in self.edits)
         return list(self.model._flatten_layers()) if touched else []
 
 
-def apply(model: Any, edits: tuple[StepEdit, ...]) -> None:
+def apply_step_edits(model: Any, edits: tuple[StepEdit, ...]) -> None:
     """Set a model up as the edits say, for good. The next step compiles anew.
 
     What is no setting of Keras's others see to: that its step is to be a graph
-    :func:`graph_training`, that small weights are updated as one :func:`flat_group_of`, that the
-    loss is scaled :func:`scaled_loss_of`, that maps are answered at once :func:`maps_of`, that its
-    first layers are run in the input
-    :func:`~uncork.training.transforms.input_layers.first_layers_of`, and the last map of the input
-    in the step :func:`~uncork.training.transforms.device_maps.map_in_step_of`, that batches are
-    filled up :func:`~uncork.training.transforms.pad_lengths.pad_lengths_of`, that its batch is cut
-    in parts :func:`~uncork.training.memory.micro_batches.in_parts_of`, and that activations are
-    made again :func:`~uncork.training.memory.recompute.recomputed_of`.
+    :func:`graph_training`, that small weights are updated as one :func:`create_flat_group`, that
+    the loss is scaled :func:`create_loss_scaler`, that maps are answered at once
+    :func:`create_map_vectorizer`, that its first layers are run in the input
+    :func:`~uncork.training.transforms.input_layers.create_layers_in_pipeline`, and the last map of
+    the input in the step :func:`~uncork.training.transforms.device_maps.create_map_in_step`, that
+    batches are filled up :func:`~uncork.training.transforms.pad_lengths.create_padded_feed`, that
+    its batch is cut in parts
+    :func:`~uncork.training.memory.micro_batches.create_micro_batched_step`, and that activations
+    are made again :func:`~uncork.training.memory.recompute.create_recomputed_step`.
     """
     for edit in edits:
         if isinstance(edit, StepsPerExecution):
             model.steps_per_execution = edit.steps
         elif isinstance(edit, JitCompile):
-            if not compiled_apart(model, edits):
+            if not is_compiled_separately(model, edits):
                 model.jit_compile = True
         elif isinstance(edit, JitCompileOff):
             model.jit_compile = False
@@ -195,57 +199,60 @@ def apply(model: Any, edits: tuple[StepEdit, ...]) -> None:
 
 
 @contextmanager
-def updating(
+def apply_update_edits(
     model: Any,
     edits: tuple[StepEdit, ...],
-    group: FlatGroup | None,
-    scaled: ScaledLoss | None,
+    flat_group: FlatGroup | None,
+    loss_scaler: LossScaler | None,
     *,
-    begun: int | None = None,
+    start_step: int | None = None,
 ) -> Iterator[None]:
     """The optimizer updates as the edits say in what is traced inside the block.
 
     Args:
         model: Set up as the edits say.
         edits: All that are in force.
-        group: From :func:`flat_group_of`.
-        scaled: From :func:`scaled_loss_of`.
-        begun: Where the optimizer's count was before the first of these steps (:func:`rescaled`).
+        flat_group: From :func:`create_flat_group`.
+        loss_scaler: From :func:`create_loss_scaler`.
+        start_step: Where the optimizer's count was before the first of these steps
+            (:func:`rescale_learning_rate`).
     """
     with ExitStack() as stack:
-        stack.enter_context(rescaled(model.optimizer, edits, begun=begun))
-        stack.enter_context(fused(model.optimizer, edits))
-        stack.enter_context(by_rows(model, edits))
-        if group is not None:
-            stack.enter_context(group.in_force())
-        if scaled is not None:
-            stack.enter_context(scaled.in_force())
+        stack.enter_context(rescale_learning_rate(model.optimizer, edits, start_step=start_step))
+        stack.enter_context(fuse_updates(model.optimizer, edits))
+        stack.enter_context(apply_row_updates(model, edits))
+        if flat_group is not None:
+            stack.enter_context(flat_group.active())
+        if loss_scaler is not None:
+            stack.enter_context(loss_scaler.active())
         yield
 
 
-def flat_group_of(model: Any, edits: tuple[StepEdit, ...]) -> FlatGroup | None:
+def create_flat_group(model: Any, edits: tuple[StepEdit, ...]) -> FlatGroup | None:
     """What updates the model's small weights as one; None where no edit asks for it."""
     wanted = any(isinstance(edit, FlatUpdates) for edit in edits)
     return FlatGroup(model) if wanted else None
 
 
-def scaled_loss_of(model: Any, edits: tuple[StepEdit, ...]) -> ScaledLoss | None:
+def create_loss_scaler(model: Any, edits: tuple[StepEdit, ...]) -> LossScaler | None:
     """What scales the model's loss; None where no edit asks for it."""
-    return ScaledLoss(model) if scales_loss(edits) else None
+    return LossScaler(model) if needs_loss_scaling(edits) else None
 
 
-def maps_of(edits: tuple[StepEdit, ...], on_none: Callable[[str], None]) -> Maps | None:
+def create_map_vectorizer(
+    edits: tuple[StepEdit, ...], on_refusal: Callable[[str], None]
+) -> MapVectorizer | None:
     """What answers ``tf.map_fn`` while the step is traced; None where no edit asks for it.
 
     Args:
         edits: Of the step.
-        on_none: Told why no call is answered otherwise, after the first steps.
+        on_refusal: Told why no call is answered otherwise, after the first steps.
     """
-    wanted = any(isinstance(edit, MapsAtOnce) for edit in edits)
-    return Maps(on_none) if wanted else None
+    wanted = any(isinstance(edit, VectorizedMapFn) for edit in edits)
+    return MapVectorizer(on_refusal) if wanted else None
 
 
-def iterators_of(edits: tuple[StepEdit, ...]) -> ReusedIterators | None:
+def create_reused_iterators(edits: tuple[StepEdit, ...]) -> ReusedIterators | None:
     """What small arrays are read through; None where no edit asks for it."""
     wanted = any(isinstance(edit, ReuseIterator) for edit in edits)
     return ReusedIterators() if wanted else None

@@ -12,7 +12,7 @@ import psutil
 
 from uncork.measure.benchmark.interleave import Block
 from uncork.training.input.feed import Feed
-from uncork.training.input.generator_stream import for_keras, read_on
+from uncork.training.input.generator_stream import share_generator, with_generator_reader
 
 # Steps and seconds before the first block: compiling, and what starts up beside it.
 _WARM_STEPS: Final = 20
@@ -22,7 +22,7 @@ _EPOCHS: Final = 1_000_000
 
 
 @dataclass(frozen=True)
-class Timed:
+class FitTiming:
     """What was seen of it.
 
     Attributes:
@@ -34,26 +34,26 @@ class Timed:
     first_epoch_s: float | None
 
 
-def timed_fit(
+def time_fit(
     fit: Callable[..., Any],
     arguments: Mapping[str, Any],
     *,
-    samples: float,
-    blocks: int,
+    samples_per_step: float,
+    block_count: int,
     block_s: float,
-) -> Timed:
+) -> FitTiming:
     """Train without the user's callbacks and validation, and time some blocks of it.
 
     Args:
         fit: Of the model.
         arguments: Of the user's call.
-        samples: Of a full batch.
-        blocks: How many.
+        samples_per_step: Of a full batch.
+        block_count: How many.
         block_s: Seconds of one.
     """
     # A generator that ends is begun again, as each epoch would need it to be.
-    arguments = for_keras(read_on(arguments))
-    feed, clock = Feed.of(arguments), _Clock(samples, blocks, block_s)
+    arguments = with_generator_reader(share_generator(arguments))
+    feed, clock = Feed.from_arguments(arguments), _Clock(samples_per_step, block_count, block_s)
     given = {
         **arguments,
         "x": feed.x,
@@ -67,7 +67,7 @@ def timed_fit(
         "epochs": _EPOCHS,
     }
     fit(**given)
-    return Timed(clock.blocks, clock.first_epoch_s)
+    return FitTiming(clock.blocks, clock.first_epoch_s)
 
 
 class _Clock(keras.callbacks.Callback):  # type: ignore[misc]

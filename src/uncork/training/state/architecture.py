@@ -30,7 +30,7 @@ _KNOWN: Final[WeakKeyDictionary[Any, tuple[Any, set[int], str]]] = WeakKeyDictio
 _KERAS_S: Final = "keras.src.layers."
 
 
-def architecture(model: Any) -> str:
+def architecture_digest(model: Any) -> str:
     """Digest of the layers of a model, their settings and their connections.
 
     Names play no part, as Keras counts them; trained values do not, nor where seeds begin.
@@ -42,9 +42,9 @@ def architecture(model: Any) -> str:
         >>> def model(activation):
         ...     hidden = keras.layers.Dense(4, activation=activation)
         ...     return keras.Sequential([keras.Input((2,)), hidden, keras.layers.Dense(1)])
-        >>> architecture(model("relu")) == architecture(model("relu"))
+        >>> architecture_digest(model("relu")) == architecture_digest(model("relu"))
         True
-        >>> architecture(model("relu")) == architecture(model("exponential"))
+        >>> architecture_digest(model("relu")) == architecture_digest(model("exponential"))
         False
     """
     made = tuple(id(vars(model).get(name)) for name in ("_compile_config", "_compile_loss"))
@@ -80,7 +80,7 @@ def _layers(layer: Any, *, within_keras_s: bool = False) -> Iterator[Any]:
         yield from _layers(inner, within_keras_s=is_keras_s)
 
 
-def settings(of: Any) -> dict[str, Any]:
+def read_settings(item: Any) -> dict[str, Any]:
     """As Keras would write it down; its plain settings where a part of it, a schedule, say, cannot.
 
     Many schedules and layers of users' own have no ``get_config``, and train as well without.
@@ -88,9 +88,9 @@ def settings(of: Any) -> dict[str, Any]:
     try:
         with warnings.catch_warnings():  # that a lambda cannot be saved is none of our business
             warnings.simplefilter("ignore")
-            return {} if _holds_table(of) else dict(of.get_config())
+            return {} if _holds_table(item) else dict(item.get_config())
     except Exception:
-        public = {k: v for k, v in vars(of).items() if not k.startswith("_") and k != "built"}
+        public = {k: v for k, v in vars(item).items() if not k.startswith("_") and k != "built"}
         return {k: v for k, v in public.items() if isinstance(v, bool | int | float | str)}
 
 
@@ -104,16 +104,16 @@ def _is_constant(value: Any) -> bool:
     return isinstance(value, keras.initializers.Constant)
 
 
-def without_addresses(text: str) -> str:
+def remove_addresses(text: str) -> str:
     """The same in the next process, where objects lie elsewhere."""
     return re.sub(r" at 0x[0-9a-fA-F]+", "", text)
 
 
 def _said(layer: Any, names: dict[str, str]) -> str:
     """Of a model inside it only what it is: its own settings are those of its layers."""
-    own = {} if isinstance(layer, keras.Model) else _plain(settings(layer), names)
+    own = {} if isinstance(layer, keras.Model) else _plain(read_settings(layer), names)
     text = json.dumps(own, sort_keys=True, default=repr)
-    return f"{type(layer).__name__} {without_addresses(text)}"
+    return f"{type(layer).__name__} {remove_addresses(text)}"
 
 
 def _plain(value: Any, names: dict[str, str]) -> Any:

@@ -15,7 +15,7 @@ _NO_LOSSES: Final = (
 )  # fmt: skip
 
 
-def told_loss(logs: Mapping[str, Any]) -> tuple[str, float]:
+def find_logged_loss(logs: Mapping[str, Any]) -> tuple[str, float]:
     """The name and the value of a step's loss.
 
     A ``train_step`` of the user's own tells what it likes. Where it tells several losses and none
@@ -26,14 +26,20 @@ def told_loss(logs: Mapping[str, Any]) -> tuple[str, float]:
         logs: What the step has told; numbers by name, or such mappings.
 
     Example:
-        >>> told_loss({"mae": 0.5, "loss": 2.0}), told_loss({"vae_loss": 3.0, "accuracy": 1.0})
+        >>> (
+        ...     find_logged_loss({"mae": 0.5, "loss": 2.0}),
+        ...     find_logged_loss({"vae_loss": 3.0, "accuracy": 1.0}),
+        ... )
         (('loss', 2.0), ('vae_loss', 3.0))
-        >>> told_loss({"d_loss": 1.0, "g_loss": 2.0}), told_loss({"l2_loss": 1.0, "kl": 2.0})
+        >>> (
+        ...     find_logged_loss({"d_loss": 1.0, "g_loss": 2.0}),
+        ...     find_logged_loss({"l2_loss": 1.0, "kl": 2.0}),
+        ... )
         (('', 1.5), ('', 1.5))
     """
     logs = _flat(logs)
     names: list[str] = [name for name in _NAMES if name in logs]
-    losses = [name for name in logs if not is_no_loss(name)]
+    losses = [name for name in logs if not is_not_loss(name)]
     if not names and len(losses) == 1 and "loss" in losses[0]:
         names = losses
     if names:
@@ -42,11 +48,11 @@ def told_loss(logs: Mapping[str, Any]) -> tuple[str, float]:
     return "", sum(values) / max(1, len(values))
 
 
-def is_no_loss(name: str) -> bool:
+def is_not_loss(name: str) -> bool:
     """What is called so is told beside a loss.
 
     Example:
-        >>> is_no_loss("val_accuracy"), is_no_loss("total")
+        >>> is_not_loss("val_accuracy"), is_not_loss("total")
         (True, False)
     """
     return name.endswith(_NO_LOSSES)

@@ -10,17 +10,17 @@ import keras
 import tensorflow as tf
 
 from uncork.core.base.errors import WrongUse
-from uncork.training.state.snapshot import optimizers
+from uncork.training.state.snapshot import find_optimizers
 
 
-def parts_made_later(model: Any) -> Callable[[], bool]:
+def watch_late_built_layers(model: Any) -> Callable[[], bool]:
     """Ask before a model is built; what is given says afterwards whether layers made others then.
 
     Keras's own hand their dtype policy on to these, those of the script's own need not.
 
     Example:
         >>> model = keras.Sequential([keras.layers.Dense(2)])
-        >>> made = parts_made_later(model)
+        >>> made = watch_late_built_layers(model)
         >>> model.build((None, 3))
         >>> made()
         False
@@ -31,7 +31,7 @@ def parts_made_later(model: Any) -> Callable[[], bool]:
     return lambda: before != [len(list(layer._flatten_layers())) for layer in own]
 
 
-def build(model: Any, batch: Any) -> None:
+def build_model(model: Any, batch: Any) -> None:
     """Build a model that waits for its first batch; nothing happens to one that is built.
 
     Raises:
@@ -56,7 +56,7 @@ def build(model: Any, batch: Any) -> None:
                 "check the dataset's element_spec against the model's input",
             ) from error
     _build_metrics(model, batch)
-    if any(not o.built for o in optimizers(model) if o is not model.optimizer):
+    if any(not o.built for o in find_optimizers(model) if o is not model.optimizer):
         _trace(model, batch)
 
 

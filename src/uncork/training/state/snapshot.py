@@ -27,7 +27,7 @@ _FLAGS = (
 # Attributes in which TensorFlow keeps what it tracks of others.
 _TRACKING = "_self_"
 # NumPy files bfloat16 and other young types under "V".
-FLOATS = "fV"
+FLOAT_KINDS = "fV"
 
 
 class Snapshot:
@@ -41,10 +41,10 @@ class Snapshot:
     Example:
         >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
         >>> model.compile("adam", "mse")
-        >>> before = model.get_weights()[0].copy()
-        >>> with Snapshot(model).restored():
+        >>> before = model.get_weights()[0].copy_name()
+        >>> with Snapshot(model).restore_at_end():
         ...     _ = model.fit(np.ones((4, 2)), np.ones((4, 1)), verbose=0)
-        >>> bool((model.get_weights()[0] == before).all())
+        >>> bool((model.get_weights()[0] == before).nodes_of_type())
         True
     """
 
@@ -54,20 +54,22 @@ class Snapshot:
         if optimizer is not None and not optimizer.built:
             optimizer.build(model.trainable_variables)
         self._optimizer = optimizer
-        self._values = [(v, tf.identity(_resource(v))) for v in variables(model)]
+        self._values = [(v, tf.identity(_resource(v))) for v in training_variables(model)]
         self._flags = {k: getattr(model, k) for k in _FLAGS if hasattr(model, k)}
         self._random = random_state()
 
     @property
-    def bytes(self) -> int:
+    def size_bytes(self) -> int:
         """Of all values in it."""
         return sum(value.shape.num_elements() * value.dtype.size for _, value in self._values)
 
     @cached_property
-    def not_finite(self) -> frozenset[int]:
-        """Positions of :func:`weights` in which there was something infinite from the beginning."""
+    def non_finite_positions(self) -> frozenset[int]:
+        """Positions of :func:`read_weights` that had infinite values from the beginning."""
         values = {id(variable): value.numpy() for variable, value in self._values}
-        return not_finite([values.get(id(each), np.zeros(())) for each in _compared(self.model)])
+        return find_non_finite(
+            [values.get(id(each), np.zeros(())) for each in _compared(self.model)]
+        )
 
     def restore(self) -> None:
         """Give everything back. Safe to call more than once."""
@@ -85,7 +87,7 @@ class Snapshot:
         context.async_wait()  # another process's device lets a function begin before that
 
     @contextmanager
-    def restored(self) -> Iterator[Snapshot]:
+    def restore_at_end(self) -> Iterator[Snapshot]:
         """Restore at the end, whatever happens in between."""
         try:
             yield self
@@ -93,32 +95,36 @@ class Snapshot:
             self.restore()
 
 
-def variables(model: Any) -> list[Any]:
+def training_variables(model: Any) -> list[Any]:
     """Every variable that training may change, each once: weights, seeds, optimizer, metrics."""
-    found = [*model.variables, *model.metrics_variables, *(v for _, v in foreign(model))]
-    for optimizer in optimizers(model):
+    found = [
+        *model.variables,
+        *model.metrics_variables,
+        *(v for _, v in find_untracked_variables(model)),
+    ]
+    for optimizer in find_optimizers(model):
         found += optimizer.variables
     return list({id(v): v for v in found}.values())
 
 
-def state_of(model: Any) -> list[Any]:
+def read_training_state(model: Any) -> list[Any]:
     """Values of all variables that training may change, for another process with this model."""
-    return [tf.identity(_resource(v)).numpy() for v in variables(model)]
+    return [tf.identity(_resource(v)).numpy() for v in training_variables(model)]
 
 
-def give_state(model: Any, state: list[Any]) -> None:
-    """Set what :func:`state_of` told.
+def set_training_state(model: Any, state: list[Any]) -> None:
+    """Set what :func:`read_training_state` told.
 
     Raises:
         ValueError: It is of another model.
     """
     if not model.optimizer.built:
         model.optimizer.build(model.trainable_variables)
-    for variable, value in zip(variables(model), state, strict=True):
+    for variable, value in zip(training_variables(model), state, strict=True):
         variable.assign(value)
 
 
-def foreign(model: Any) -> list[tuple[str, Any]]:
+def find_untracked_variables(model: Any) -> list[tuple[str, Any]]:
     """Variables of TensorFlow's that layers hold, with the attribute's name; Keras knows them not.
 
     Also those of its generators of random numbers, and of other modules that are no layers.
@@ -126,7 +132,7 @@ def foreign(model: Any) -> list[tuple[str, Any]]:
     Example:
         >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
         >>> model.seen = tf.Variable(0)
-        >>> [name for name, _ in foreign(model)]
+        >>> [name for name, _ in find_untracked_variables(model)]
         ['seen']
     """
     found: dict[int, tuple[str, Any]] = {}
@@ -149,7 +155,7 @@ def _variables_of(part: Any) -> Sequence[Any]:
     return tuple(part.variables) if isinstance(part, tf.Module) else ()
 
 
-def optimizers(model: Any) -> list[Any]:
+def find_optimizers(model: Any) -> list[Any]:
     """The compiled one, and those that a model with its own ``train_step`` keeps as attributes."""
     held = [getattr(model, "optimizer", None)]
     for value in vars(model).values():
@@ -159,21 +165,21 @@ def optimizers(model: Any) -> list[Any]:
     return list({id(each): each for each in found}.values())
 
 
-def weights(model: Any) -> list[np.ndarray[Any, Any]]:
+def read_weights(model: Any) -> list[np.ndarray[Any, Any]]:
     """Weights and optimizer slots as arrays: what two exact trainings must agree on."""
     return [tf.identity(_resource(v)).numpy() for v in _compared(model)]
 
 
-def learning(model: Any) -> frozenset[int]:
-    """Positions, in :func:`weights`, of those that are to learn, and of their slots."""
-    slots = (v for optimizer in optimizers(model) for v in optimizer.variables if v.shape)
+def find_learned_positions(model: Any) -> frozenset[int]:
+    """Positions, in :func:`read_weights`, of those that are to learn, and of their slots."""
+    slots = (v for optimizer in find_optimizers(model) for v in optimizer.variables if v.shape)
     asked = set(map(id, [*model.trainable_variables, *slots]))
     return frozenset(n for n, each in enumerate(_compared(model)) if id(each) in asked)
 
 
 def _compared(model: Any) -> tuple[Any, ...]:
-    slots = [v for optimizer in optimizers(model) for v in optimizer.variables]
-    return (*model.weights, *slots, *(v for _, v in foreign(model)))
+    slots = [v for optimizer in find_optimizers(model) for v in optimizer.variables]
+    return (*model.weights, *slots, *(v for _, v in find_untracked_variables(model)))
 
 
 def _resource(variable: Any) -> Any:
@@ -181,12 +187,14 @@ def _resource(variable: Any) -> Any:
     return variable.value if isinstance(variable, keras.Variable) else variable
 
 
-def not_finite(values: Sequence[np.ndarray[Any, Any]]) -> frozenset[int]:
+def find_non_finite(values: Sequence[np.ndarray[Any, Any]]) -> frozenset[int]:
     """Positions of values in which a number is infinite, or none.
 
     Example:
-        >>> not_finite([np.ones(2), np.array([1.0, -np.inf]), np.array(["a"])])
+        >>> find_non_finite([np.ones(2), np.array([1.0, -np.inf]), np.array(["a"])])
         frozenset({1})
     """
-    floats = [(n, v.astype(np.float64)) for n, v in enumerate(values) if v.dtype.kind in FLOATS]
+    floats = [
+        (n, v.astype(np.float64)) for n, v in enumerate(values) if v.dtype.kind in FLOAT_KINDS
+    ]
     return frozenset(n for n, value in floats if not np.isfinite(value).all())

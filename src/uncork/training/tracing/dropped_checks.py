@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-from uncork.pycode.frames.stack import is_users
-from uncork.training.tracing.graph_ops import living_graphs
+from uncork.pycode.frames.stack import is_user_file
+from uncork.training.tracing.graph_ops import find_live_graphs
 
 _CHECKS: Final = frozenset({"Assert", "CheckNumerics", "CheckNumericsV2"})
 # What Keras calls its step when it traces it.
@@ -24,25 +24,25 @@ _MAKERS: Final = frozenset({
 _PASSED_ON: Final = frozenset({"autograph", "framework", "util"})
 
 
-def left_out(traced: Any) -> str:
+def dropped_checks_refusal(traced: Any) -> str:
     """What XLA would not do of a traced function, as part of a sentence; ``""`` where it does all.
 
     TensorFlow's own functions and Keras's layers check shapes, and nobody misses that. Of a check
     inside a loop or a branch it is not known whose it is: it counts as the user's.
 
     Example:
-        >>> left_out(tf.function(lambda x: 2 * x).get_concrete_function(1.0))
+        >>> dropped_checks_refusal(tf.function(lambda x: 2 * x).get_concrete_function(1.0))
         ''
     """
     return _said(traced.graph)
 
 
-def checked_by(traced: Any) -> str:
+def user_check_names(traced: Any) -> str:
     """The user's own checks in a traced function, by the names of their ops; ``""`` for none."""
     return ", ".join(_checks(traced.graph))
 
 
-def left_out_of_fit(model: Any) -> str:
+def dropped_checks_refusal_of_fit(model: Any) -> str:
     """The same of all steps of a model that Keras has traced and not let go of.
 
     Args:
@@ -51,17 +51,17 @@ def left_out_of_fit(model: Any) -> str:
     variables = {id(each.value.handle) for each in model.variables}
     graphs = (
         graph
-        for graph in living_graphs()
+        for graph in find_live_graphs()
         if graph.name == _STEP and any(id(t) in variables for t in graph.external_captures)
     )
     return next(filter(None, map(_said, graphs)), "")
 
 
-def is_in_step() -> bool:
+def is_in_keras_step() -> bool:
     """Whether what runs now is traced, and as a part of Keras's own step.
 
     Example:
-        >>> is_in_step()
+        >>> is_in_keras_step()
         False
     """
     graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
@@ -100,5 +100,5 @@ def _is_users(op: Any) -> bool:
         path = PurePath(frame.filename)
         made = path.name in _MAKERS or path.name.startswith("gen_")
         if not (made or _PASSED_ON & set(path.parts)):
-            return is_users(frame.filename)
+            return is_user_file(frame.filename)
     return True

@@ -34,13 +34,13 @@ class GraphOps:
 
     def __init__(self) -> None:
         # Where two graphs have an op of one name, that of the one that was traced last.
-        self._ops = {op.name: op for graph in living_graphs() for op in graph.get_operations()}
+        self._ops = {op.name: op for graph in find_live_graphs() for op in graph.get_operations()}
         self._of_batch: dict[int, frozenset[str]] = {}
         self._compiled: dict[str, list[Any]] = {}
         for name, call in _compiled(self._ops.values()):
             self._compiled.setdefault(name, []).append(call)
 
-    def of(self, name: str) -> Any:
+    def op_of_kernel(self, name: str) -> Any:
         """The op of a kernel; None where the optimizer of graphs has made it.
 
         Args:
@@ -48,7 +48,7 @@ class GraphOps:
         """
         return self._ops.get(_LOWERED.sub("", name))
 
-    def loop_of(self, name: str) -> Any:
+    def loop_of_kernel(self, name: str) -> Any:
         """The outermost loop in whose body a kernel stands, forward or its gradient; else None."""
         before, *inside = _BODY.split(name)
         parts = before.removeprefix("gradient_tape/").split("/") if inside else []
@@ -68,7 +68,7 @@ class GraphOps:
             return [op]
         return [] if op is None else self._compiled.get(_unnumbered(op.graph.name), [])
 
-    def is_of_batch(self, op: Any) -> bool:
+    def is_batch_dependent(self, op: Any) -> bool:
         """Whether an op depends on what the step is given, and on no weight."""
         graph = op.graph
         if id(graph) not in self._of_batch:
@@ -98,7 +98,7 @@ def _unnumbered(name: str) -> str:
     return _LAST_NUMBER.sub("", name)
 
 
-def living_graphs() -> list[Any]:
+def find_live_graphs() -> list[Any]:
     """Of traced functions, in the order of tracing."""
     # Their type is asked, not they: proxies of all kinds are among these objects.
     graphs = [found for found in gc.get_objects() if issubclass(type(found), FuncGraph)]

@@ -13,7 +13,7 @@ from typing import Any
 
 
 @contextmanager
-def attribute(model: Any, name: str, value: Any) -> Iterator[None]:
+def override_attribute(model: Any, name: str, value: Any) -> Iterator[None]:
     """Of the model alone, inside the block; Keras would keep what is set as an attribute."""
     written = {name: vars(model)[name]} if name in vars(model) else {}
     object.__setattr__(model, name, value)

@@ -14,13 +14,13 @@ from typing import Any
 from tensorflow.python.util import tf_decorator
 
 
-class GivingWay:
+class ScopedOverride:
     """An attribute that gives way to ours for as long as any thread needs that.
 
     Args:
         owner: Finds whose attribute it is.
         name: Of it.
-        ours: In its place; asks :attr:`answering` who is to answer on its thread.
+        replacement: In its place; asks :attr:`handler` who is to answer on its thread.
 
     Attributes:
         original: What gave way.
@@ -28,7 +28,9 @@ class GivingWay:
     Example:
         >>> from types import SimpleNamespace
         >>> there = SimpleNamespace(greet=lambda: "hello")
-        >>> place = GivingWay(lambda: there, "greet", lambda: place.answering or place.original())
+        >>> place = ScopedOverride(
+        ...     lambda: there, "greet", lambda: place.answering or place.original()
+        ... )
         >>> with place.to("good day"):
         ...     there.greet()
         'good day'
@@ -36,30 +38,32 @@ class GivingWay:
         'hello'
     """
 
-    def __init__(self, owner: Callable[[], Any], name: str, ours: Callable[..., Any]) -> None:
+    def __init__(
+        self, owner: Callable[[], Any], name: str, replacement: Callable[..., Any]
+    ) -> None:
         self.original: Any = None
         self._owner = owner
         self._name = name
-        self._ours = ours
+        self._ours = replacement
         self._lock = threading.Lock()
         self._needed = 0
         self._here = threading.local()
 
     @property
-    def answering(self) -> Any:
+    def handler(self) -> Any:
         """Whom it gives way to on this thread; None where that is nobody."""
         return getattr(self._here, "answering", None)
 
     @contextmanager
-    def to(self, answering: Any) -> Iterator[None]:
+    def use_handler(self, new_handler: Any) -> Iterator[None]:
         """Inside the block, on this thread, this one answers."""
-        outer, owner = self.answering, self._owner()
+        outer, owner = self.handler, self._owner()
         with self._lock:
             if self._needed == 0:
                 self.original = getattr(owner, self._name)
                 setattr(owner, self._name, self._ours)
             self._needed += 1
-        self._here.answering = answering
+        self._here.answering = new_handler
         try:
             yield
         finally:
@@ -70,18 +74,18 @@ class GivingWay:
                     setattr(owner, self._name, self.original)
 
 
-def while_traced(
-    python: Callable[..., Any], around: Callable[[], AbstractContextManager[None]]
+def wrap_traced(
+    python: Callable[..., Any], create_context: Callable[[], AbstractContextManager[None]]
 ) -> Callable[..., Any]:
     """A Python function around which something is in force whenever it is traced.
 
     Args:
         python: What a ``tf.function`` is made of. TensorFlow converts its branches as before.
-        around: Makes what is in force.
+        create_context: Makes what is in force.
     """
 
     def traced(*args: Any, **kwargs: Any) -> Any:
-        with around():
+        with create_context():
             # TensorFlow puts its conversion of the function there.
             return traced.__wrapped__(*args, **kwargs)  # type: ignore[attr-defined]
 

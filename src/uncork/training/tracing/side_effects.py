@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from uncork.training.tracing.graph_ops import living_graphs
+from uncork.training.tracing.graph_ops import find_live_graphs
 
 # By the ops' types, what their authors call.
 _EFFECTS: Final = {
@@ -22,7 +22,7 @@ _EFFECTS: Final = {
 _GRADIENTS: Final = "gradient_tape/"
 
 
-def side_effects() -> tuple[str, ...]:
+def find_side_effects() -> tuple[str, ...]:
     """A sentence where steps that were traced in this process call Python or write; else nothing.
 
     Example:
@@ -36,10 +36,10 @@ def side_effects() -> tuple[str, ...]:
         ...     return tape.gradient(loss, x)
         >>> float(step(tf.constant(1.0)))
         2.0
-        >>> "tf.print" in side_effects()[0]
+        >>> "tf.print" in find_side_effects()[0]
         True
     """
-    types = {op.type for graph in living_graphs() for op in _of_a_step(graph)}
+    types = {op.type for graph in find_live_graphs() for op in _of_a_step(graph)}
     found = dict.fromkeys(called for type_, called in _EFFECTS.items() if type_ in types)
     if not found:
         return ()

@@ -16,7 +16,7 @@ _AS_GIVEN: Final = frozenset({"Cast", "ExpandDims", "Identity", "Reshape", "Sque
 _ARGUMENTS: Final = frozenset({"Placeholder", "IteratorGetNext"})
 
 
-def device_of(step: Any) -> str:
+def step_device(step: Any) -> str:
     """Where the variables are that a step trains, in TensorFlow's words; ``""`` if not known.
 
     Args:
@@ -26,7 +26,7 @@ def device_of(step: Any) -> str:
         >>> import tensorflow as tf
         >>> weight = tf.Variable(1.0)
         >>> step = tf.function(lambda: weight.assign_add(1.0))
-        >>> bool(step()), device_of(step)[-5:]
+        >>> bool(step()), step_device(step)[-5:]
         (True, 'CPU:0')
     """
     with suppress(Exception):  # of a model that was never built, of variables that are gone
@@ -37,7 +37,7 @@ def device_of(step: Any) -> str:
     return ""
 
 
-def is_categorical(step: Any) -> bool:
+def has_categorical_loss(step: Any) -> bool:
     """Whether whole numbers could take the place of one-hot labels, as far as that is known.
 
     So it is where the loss is a cross-entropy of categories and nothing smooths or mixes them.
@@ -84,7 +84,7 @@ def _name(tensor: str) -> str:
     return tensor.lstrip("^").partition(":")[0]
 
 
-def ops_of(function: Any) -> set[str]:
+def find_op_types(function: Any) -> set[str]:
     """Kinds of ops of its graph, and of the functions that it calls."""
     proto = function.graph.as_graph_def()
     bodies = [proto.node, *(inner.node_def for inner in proto.library.function)]

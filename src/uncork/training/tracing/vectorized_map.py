@@ -21,7 +21,7 @@ from tensorflow.python.autograph.impl import api as autograph
 from tensorflow.python.framework.composite_tensor import CompositeTensor
 from tensorflow.python.framework.func_graph import FuncGraph
 
-from uncork.core.base.errors import told
+from uncork.core.base.errors import describe_error
 
 # What a function's own loops and branches become, and what one that is traced by itself does.
 _CONTROL: Final = frozenset(
@@ -40,11 +40,11 @@ _TELLING: Final[dict[str, tuple[object, str]]] = {
 }
 
 
-class StaysLoopError(Exception):
+class NotVectorizedError(Exception):
     """A call that is left to ``tf.map_fn``, with the reason as part of a sentence."""
 
 
-def at_once(
+def call_vectorized_map(
     fn: Callable[[Any], Any],
     elems: Any,
     dtype: Any = None,
@@ -69,13 +69,13 @@ def at_once(
     Example:
         >>> @tf.function
         ... def lengths(vectors):
-        ...     return at_once(tf.norm, vectors)
+        ...     return call_vectorized_map(tf.norm, vectors)
         >>> lengths(tf.constant([[3.0, 4.0], [6.0, 8.0]])).numpy().tolist()
         [5.0, 10.0]
     """
     for option, (telling, reason) in _TELLING.items():
         if options.get(option) == telling:
-            raise StaysLoopError(f"{reason} ({option}={telling})")
+            raise NotVectorizedError(f"{reason} ({option}={telling})")
     signature = dtype if fn_output_signature is None else fn_output_signature
     with tf.name_scope(name or "map"):
         call = _Call(fn, tf.nest.map_structure(_stacked, elems), signature)
@@ -85,13 +85,13 @@ def at_once(
 
 def _stacked(elems: Any) -> Any:
     if isinstance(elems, CompositeTensor) and not isinstance(elems, tf.Variable):
-        raise StaysLoopError("it runs over ragged or sparse tensors")
+        raise NotVectorizedError("it runs over ragged or sparse tensors")
     try:
         tensor = tf.convert_to_tensor(elems)
     except Exception as error:
-        raise StaysLoopError("it runs over something that is no tensor") from error
+        raise NotVectorizedError("it runs over something that is no tensor") from error
     if not tensor.shape.rank or tensor.dtype in (tf.variant, tf.resource):
-        raise StaysLoopError("what it runs over cannot be taken apart")
+        raise NotVectorizedError("what it runs over cannot be taken apart")
     return tensor
 
 
@@ -114,7 +114,7 @@ class _Call:
         self._traced: Any = None
         self._specs = [_spec(each) for each in tf.nest.flatten(self._structure)]
         if not self._specs:
-            raise StaysLoopError("its function returns nothing")
+            raise NotVectorizedError("its function returns nothing")
         self._check_lengths()
 
     def examine(self) -> None:
@@ -126,15 +126,15 @@ class _Call:
         with FuncGraph("examined_map").as_default(), _in_silence():
             try:
                 self._over(tf.nest.map_structure(_placeholder, self._elems))
-            except StaysLoopError:
+            except NotVectorizedError:
                 raise
             except Exception as error:
-                raise StaysLoopError(_in_short(error)) from error
+                raise NotVectorizedError(_in_short(error)) from error
         assert self._traced is not None
         for op in self._traced.get_operations():
             reason = _why_not(op)
             if reason:
-                raise StaysLoopError(reason)
+                raise NotVectorizedError(reason)
 
     def converted(self) -> Any:
         """All elements at once.
@@ -146,7 +146,7 @@ class _Call:
             with _in_silence(), tf.control_dependencies(self._checks()):
                 return tf.nest.pack_sequence_as(self._structure, self._results())
         except Exception as error:
-            raise StaysLoopError(_in_short(error)) from error
+            raise NotVectorizedError(_in_short(error)) from error
 
     def _results(self) -> list[Any]:
         """``tf.vectorized_map`` of nothing fails, of which ``tf.map_fn`` makes nothing."""
@@ -180,9 +180,9 @@ class _Call:
     def _check_lengths(self) -> None:
         lengths = {each.shape[0] for each in tf.nest.flatten(self._elems)} - {None}
         if len(lengths) > 1:
-            raise StaysLoopError("it runs over tensors of different lengths")
+            raise NotVectorizedError("it runs over tensors of different lengths")
         if lengths & {0, 1}:
-            raise StaysLoopError("there are no two elements")
+            raise NotVectorizedError("there are no two elements")
 
     def _checks(self) -> list[Any]:
         """``tf.vectorized_map`` would repeat a single element; ``tf.map_fn`` raises an error."""
@@ -196,10 +196,10 @@ def _spec(signature: Any) -> tf.TensorSpec:
     if isinstance(signature, tf.TensorSpec):
         return signature
     if isinstance(signature, tf.TypeSpec):
-        raise StaysLoopError("its function returns ragged or sparse tensors")
+        raise NotVectorizedError("its function returns ragged or sparse tensors")
     with suppress(TypeError):
         return tf.TensorSpec(None, getattr(signature, "dtype", None) or tf.as_dtype(signature))
-    raise StaysLoopError("what its function returns is not known")
+    raise NotVectorizedError("what its function returns is not known")
 
 
 def _placeholder(tensor: Any) -> Any:
@@ -208,12 +208,12 @@ def _placeholder(tensor: Any) -> Any:
 
 def _dense(leaf: Any, spec: tf.TensorSpec) -> Any:
     if isinstance(leaf, CompositeTensor) and not isinstance(leaf, tf.Variable):
-        raise StaysLoopError("its function returns ragged or sparse tensors")
+        raise NotVectorizedError("its function returns ragged or sparse tensors")
     tensor = tf.convert_to_tensor(leaf, dtype_hint=spec.dtype)
     if tensor.dtype != spec.dtype:
-        raise StaysLoopError(f"its function returns {tensor.dtype.name}, not {spec.dtype.name}")
+        raise NotVectorizedError(f"its function returns {tensor.dtype.name}, not {spec.dtype.name}")
     if not tensor.shape.is_compatible_with(spec.shape):
-        raise StaysLoopError(f"its function returns {tensor.shape}, not {spec.shape}")
+        raise NotVectorizedError(f"its function returns {tensor.shape}, not {spec.shape}")
     return tensor
 
 
@@ -231,7 +231,7 @@ def _why_not(op: Any) -> str:
 
 
 def _in_short(error: Exception) -> str:
-    return f"it cannot be converted: {told(error)}"
+    return f"it cannot be converted: {describe_error(error)}"
 
 
 @contextmanager

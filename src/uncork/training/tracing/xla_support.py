@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from tensorflow.python.framework.config import is_op_determinism_enabled
 
-from uncork.pycode.frames.stack import is_users, place
+from uncork.pycode.frames.stack import format_location, is_user_file
 
 _NAMED: Final = 3
 # In TensorFlow's words: an op without a kernel, and the calls that made the first of them.
@@ -22,22 +22,22 @@ _CREATED: Final = "The op is created at:"
 _CALL: Final = re.compile(r'^\s*File "(.+)", line (\d+), in ', re.MULTILINE)
 
 
-def why_not_compiled(model: Any, besides: Collection[Any] = ()) -> str | None:
+def xla_refusal(model: Any, excluded_layers: Collection[Any] = ()) -> str | None:
     """What makes Keras go on without XLA, with no more than a warning; None where nothing does.
 
     One layer is enough: all of the model then runs as before.
 
     Args:
         model: Of Keras's.
-        besides: Layers that do not count, and all inside them.
+        excluded_layers: Layers that do not count, and all inside them.
 
     Example:
         >>> import keras
         >>> layers = keras.layers
         >>> turned = [keras.Input((8, 8, 3)), layers.RandomRotation(0.1, name="turn")]
-        >>> why_not_compiled(keras.Sequential(turned))
+        >>> xla_refusal(keras.Sequential(turned))
         "XLA compiles no RandomRotation ('turn'), and Keras then compiles nothing of the model"
-        >>> why_not_compiled(keras.Sequential([keras.Input((8,)), layers.Dense(1)])) is None
+        >>> xla_refusal(keras.Sequential([keras.Input((8,)), layers.Dense(1)])) is None
         True
     """
     if is_op_determinism_enabled():
@@ -45,7 +45,7 @@ def why_not_compiled(model: Any, besides: Collection[Any] = ()) -> str | None:
     vetoes = [layer for layer in model._flatten_layers() if not layer.supports_jit]
     # A model that holds such a layer says the same of itself.
     alone = [layer for layer in vetoes if not getattr(layer, "layers", None)] or vetoes
-    elsewhere = {id(inner) for layer in besides for inner in layer._flatten_layers()}
+    elsewhere = {id(inner) for layer in excluded_layers for inner in layer._flatten_layers()}
     alone = [layer for layer in alone if id(layer) not in elsewhere]
     if not alone:
         return None
@@ -54,23 +54,25 @@ def why_not_compiled(model: Any, besides: Collection[Any] = ()) -> str | None:
     return f"XLA compiles no {', '.join(named)}{more}, and Keras then compiles nothing of the model"
 
 
-def ops_without_kernel(error: Exception) -> str | None:
+def missing_kernel_reason(error: Exception) -> str | None:
     """What an error of a compiled function says of ops; None where it says nothing of them.
 
     Example:
         >>> import tensorflow as tf
         >>> written = tf.function(lambda x: tf.strings.as_string(x), jit_compile=True)
         >>> try:
-        ...     written(tf.constant(1.0))
+        ...     original(tf.constant(1.0))
         ... except tf.errors.InvalidArgumentError as error:
-        ...     print(ops_without_kernel(error)[:30])
+        ...     print(missing_kernel_reason(error)[:30])
         XLA has no kernel for AsString
     """
     missing = list(dict.fromkeys(_MISSING.findall(str(error))))
     if not missing:
         return None
     calls = _CALL.findall(str(error).partition(_CREATED)[2])
-    users = [place(_rooted(path), int(line)) for path, line in calls if is_users(path)]
+    users = [
+        format_location(_rooted(path), int(line)) for path, line in calls if is_user_file(path)
+    ]
     text = _TEXT.search(str(error))
     what = f"has no kernel for {', '.join(missing[:_NAMED])}"
     if text is not None:

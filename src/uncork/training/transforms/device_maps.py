@@ -15,21 +15,25 @@ from typing import Any, Final, NamedTuple
 import tensorflow as tf
 
 from uncork.core.base.errors import EditRefused
-from uncork.core.edits.step import LayersInInput, MapOnDevice, StepEdit, on_device
-from uncork.core.evidence.stage import InStep
-from uncork.measure.machine.device_memory import room
-from uncork.pipeline.ir.tree import Pipeline, read
-from uncork.pipeline.transforms.late_gather import gathered_arrays
-from uncork.pipeline.transforms.trailing_maps import LastMaps, last_maps, named_maps
+from uncork.core.edits.step import LayersInInput, MapOnDevice, StepEdit, find_map_on_device
+from uncork.core.evidence.stage import StepOffload
+from uncork.measure.machine.device_memory import free_device_bytes
+from uncork.pipeline.ir.tree import Pipeline, read_pipeline
+from uncork.pipeline.transforms.late_gather import gather_keras_arrays
+from uncork.pipeline.transforms.trailing_maps import (
+    TrailingMaps,
+    find_expected_maps,
+    find_trailing_maps,
+)
 from uncork.training.input.feed import Feed
-from uncork.training.tracing.model_attribute import attribute
-from uncork.training.tracing.step_info import device_of
+from uncork.training.tracing.model_attribute import override_attribute
+from uncork.training.tracing.step_info import step_device
 
 # Bytes that any device has room for.
 _TRIFLE: Final = 1 << 26
 
 
-class Unmade(NamedTuple):
+class UnmappedBatch(NamedTuple):
     """A batch that the last map of its pipeline is still to be done to.
 
     Attributes:
@@ -45,26 +49,26 @@ class MapInStep:
     Args:
         model: The user's.
         edit: Names the maps.
-        keeps: All data is the same arrays, as long as it is arrays: they are put on the device
-            once.
+        has_constant_arrays: All data is the same arrays, as long as it is arrays: they are put on
+            the device once.
 
     Raises:
         EditRefused: The step of this model is not Keras's to change.
     """
 
-    def __init__(self, model: Any, edit: MapOnDevice, *, keeps: bool = False) -> None:
+    def __init__(self, model: Any, edit: MapOnDevice, *, has_constant_arrays: bool = False) -> None:
         if model.run_eagerly or model._distribute_strategy is not None:
             raise EditRefused(
                 "the model runs eagerly, or under a tf.distribute strategy",
                 "a compiled step on one device",
                 "leave the map in the input pipeline",
             )
-        self._model, self._expects, self._keeps = model, edit.expects, keeps
-        self._map: LastMaps | None = None
-        self._traced: LastMaps | None = None
+        self._model, self._expects, self._keeps = model, edit.expected_digest, has_constant_arrays
+        self._map: TrailingMaps | None = None
+        self._traced: TrailingMaps | None = None
 
     @property
-    def is_another(self) -> bool:
+    def has_changed(self) -> bool:
         """What the data was taken from last is another map, by its function, than what is traced.
 
         They do the same, but a function holds numbers of its own.
@@ -75,7 +79,7 @@ class MapInStep:
         pairs = zip(traced.functions, now.functions, strict=True)
         return any(before is not after for before, after in pairs)
 
-    def fed(self, feed: Feed) -> Feed:
+    def training_feed(self, feed: Feed) -> Feed:
         """The same data, with the last maps left to the step.
 
         Batches that were recorded are as the step is to be given them.
@@ -83,62 +87,67 @@ class MapInStep:
         Raises:
             EditRefused: It does not end with these maps, or its batches are weighted by class.
         """
-        if feed.recorded:
+        if feed.is_recorded:
             return feed
         if feed.kind == "numpy":
-            return feed.read_through(lambda pipeline: _marked(self._of_arrays(pipeline)))
+            return feed.with_array_rewrite(lambda pipeline: _marked(self._of_arrays(pipeline)))
         return feed.with_dataset(_marked(self._of_pipeline(feed)))
 
-    def in_two(self, feed: Feed) -> Any:
+    def batch_pairs(self, feed: Feed) -> Any:
         """A dataset of pairs: each batch as the step takes it, and as the maps make it here.
 
         Raises:
-            EditRefused: As :meth:`fed`.
+            EditRefused: As :meth:`training_feed`.
         """
         if feed.kind == "numpy":
-            taken = self._of_arrays(read(feed.batches_dataset(self._model)))
+            taken = self._of_arrays(read_pipeline(feed.batches_dataset(self._model)))
         else:
             taken = self._of_pipeline(feed)
-        return taken.below.map(lambda *given: (Unmade(given), taken.made(given)))
+        return taken.input_dataset.map(
+            lambda *given: (UnmappedBatch(given), taken.map_element(given))
+        )
 
-    def _of_pipeline(self, feed: Feed) -> LastMaps:
+    def _of_pipeline(self, feed: Feed) -> TrailingMaps:
         if feed.dataset is None or feed.class_weight is not None:
             raise EditRefused(
                 "the data is neither arrays nor a tf.data pipeline, or weighted by class",
                 "data whose batches reach the training step as they are",
                 "leave the map in the input pipeline",
             )
-        self._map = self._found(read(feed.dataset))
-        self.fill()
+        self._map = self._found(read_pipeline(feed.dataset))
+        self.load_device_data()
         return self._map
 
-    def _of_arrays(self, pipeline: Pipeline) -> LastMaps:
+    def _of_arrays(self, pipeline: Pipeline) -> TrailingMaps:
         """Arrays are read anew for each ``fit``, and may hold something else by then."""
-        found = self._found(read(gathered_arrays(pipeline)))
+        found = self._found(read_pipeline(gather_keras_arrays(pipeline)))
         if self._keeps and self._map is not None:
-            return replace(self._map, below=found.below)
+            return replace(self._map, input_dataset=found.input_dataset)
         self._map = found
-        self.fill()
-        if self.is_another:
+        self.load_device_data()
+        if self.has_changed:
             self._model.train_function = None  # the rows are part of it
         return found
 
-    def _found(self, pipeline: Pipeline) -> LastMaps:
-        found = named_maps(pipeline, self._expects)
+    def _found(self, pipeline: Pipeline) -> TrailingMaps:
+        found = find_expected_maps(pipeline, self._expects)
         self._check_room(found)
         return found
 
-    def _check_room(self, found: LastMaps) -> None:
-        left = room(device_of(self._model)) if found.held_bytes > _TRIFLE else None
-        if left is not None and found.held_bytes > left:
+    def _check_room(self, found: TrailingMaps) -> None:
+        left = (
+            free_device_bytes(step_device(self._model)) if found.resident_bytes > _TRIFLE else None
+        )
+        if left is not None and found.resident_bytes > left:
             raise EditRefused(
-                f"the arrays take {found.held_bytes / 1e9:.1f} GB, and the device that trains has "
+                f"the arrays take {found.resident_bytes / 1e9:.1f} GB, and the device that trains "
+                "has "
                 f"{left / 1e9:.1f} GB left",
                 "room for them",
                 "run 'uncork tune' again to make a plan for this device",
             )
 
-    def fill(self) -> None:
+    def load_device_data(self) -> None:
         """Put what the step gathers from on its device; nothing as long as no data was seen.
 
         Raises:
@@ -147,23 +156,23 @@ class MapInStep:
         if self._map is None:
             return
         try:
-            self._map.fill(device_of(self._model))
+            self._map.load_rows(step_device(self._model))
         except tf.errors.ResourceExhaustedError:
-            self._map.let_go()
+            self._map.release_rows()
             raise EditRefused(
-                f"the device that trains has no room for {self._map.held_bytes / 1e9:.1f} GB",
+                f"the device that trains has no room for {self._map.resident_bytes / 1e9:.1f} GB",
                 "room for the arrays, beside the model",
                 "run 'uncork tune' again to make a plan for this device",
             ) from None
 
-    def let_go(self) -> None:
+    def release_memory(self) -> None:
         """Give that memory back, until the next time."""
         for each in (self._traced, self._map):
             if each is not None:
-                each.let_go()
+                each.release_rows()
 
     @contextmanager
-    def of_model(self) -> Iterator[None]:
+    def patch_model(self) -> Iterator[None]:
         """Where Keras makes what it trains the model with, inside the block, batches are made.
 
         A batch that is made already is trained on as ever.
@@ -175,54 +184,56 @@ class MapInStep:
             step = model.train_step
 
             def train_step(data: Any) -> Any:
-                return step(self._made(data.batch) if isinstance(data, Unmade) else data)
+                return step(self._made(data.batch) if isinstance(data, UnmappedBatch) else data)
 
             if model.train_function is None or force:
-                with attribute(model, "train_step", train_step):
+                with override_attribute(model, "train_step", train_step):
                     make(force=force)
             return model.train_function
 
-        with attribute(model, "make_train_function", make_train_function):
+        with override_attribute(model, "make_train_function", make_train_function):
             yield
 
     def _made(self, batch: Any) -> Any:
         assert self._map is not None
         self._traced = self._map
-        return self._map.on(device_of(self._model))(batch)
+        return self._map.on_device(step_device(self._model))(batch)
 
 
-def _marked(taken: LastMaps) -> Any:
-    return taken.below.map(lambda *given: Unmade(given), tf.data.AUTOTUNE)
+def _marked(taken: TrailingMaps) -> Any:
+    return taken.input_dataset.map(lambda *given: UnmappedBatch(given), tf.data.AUTOTUNE)
 
 
-def arrays_in_step(feed: Feed, model: Any) -> InStep | None:
+def array_reads_in_step(feed: Feed, model: Any) -> StepOffload | None:
     """What the step could do of reading arrays; None where it could not, or there are none."""
     if feed.kind != "numpy":
         return None
     with suppress(EditRefused):
-        found = last_maps(read(gathered_arrays(read(feed.batches_dataset(model)))))
-        return found[-1].in_step() if found else None
+        found = find_trailing_maps(
+            read_pipeline(gather_keras_arrays(read_pipeline(feed.batches_dataset(model))))
+        )
+        return found[-1].to_step_offload() if found else None
     return None
 
 
-def map_in_step_of(
-    model: Any, edits: tuple[StepEdit, ...], *, keeps: bool = False
+def create_map_in_step(
+    model: Any, edits: tuple[StepEdit, ...], *, has_constant_arrays: bool = False
 ) -> MapInStep | None:
     """What does the last maps of a model's data in its step; None where no edit asks for it.
 
     Args:
         model: The user's.
         edits: All that are in force.
-        keeps: As of :class:`MapInStep`.
+        has_constant_arrays: As of :class:`MapInStep`.
 
     Raises:
         EditRefused: It cannot be done in this model's step.
     """
-    edit = on_device(edits)
+    edit = find_map_on_device(edits)
     if edit is not None and any(isinstance(other, LayersInInput) for other in edits):
         raise EditRefused(
             "the first layers of the model are run behind the last map, in the pipeline",
             "a map whose batches go to the step",
             "leave the map in the input pipeline",
         )
-    return MapInStep(model, edit, keeps=keeps) if edit else None
+    return MapInStep(model, edit, has_constant_arrays=has_constant_arrays) if edit else None

@@ -14,12 +14,12 @@ from typing import Any
 
 import tensorflow as tf
 
-from uncork.core.base.errors import told
-from uncork.pycode.purity.guards import Guards, UnguardedError
-from uncork.pycode.purity.observed_call import watched
+from uncork.core.base.errors import describe_error
+from uncork.pycode.purity.guards import StateGuards, UnguardedError
+from uncork.pycode.purity.observed_call import observe_call
 
 
-def guards_of(model: Any) -> Guards:
+def create_guards(model: Any) -> StateGuards:
     """All that the step of a compiled model reads in Python.
 
     Raises:
@@ -30,10 +30,10 @@ def guards_of(model: Any) -> Guards:
         getattr(getattr(model, "_compile_metrics", None), "_user_metrics", None),
         getattr(getattr(model, "_compile_metrics", None), "_user_weighted_metrics", None),
     )
-    return Guards(model, model.optimizer, *tf.nest.flatten(given))
+    return StateGuards(model, model.optimizer, *tf.nest.flatten(given))
 
 
-def traceable(model: Any, run_steps: Callable[[], object]) -> tuple[str, str]:
+def check_traceable(model: Any, run_steps: Callable[[], object]) -> tuple[str, str]:
     """Watch some steps of a model that runs eagerly.
 
     Args:
@@ -45,15 +45,15 @@ def traceable(model: Any, run_steps: Callable[[], object]) -> tuple[str, str]:
         all code of the user's that it runs.
     """
     try:
-        guards = guards_of(model)
+        guards = create_guards(model)
     except UnguardedError as reason:
         return str(reason), ""
-    _, refusal = watched(guards, run_steps)
-    return refusal, guards.code
+    _, refusal = observe_call(guards, run_steps)
+    return refusal, guards.code_digest
 
 
 @contextmanager
-def graph_training(model: Any, on_refusal: Callable[[str], None]) -> Iterator[None]:
+def train_as_graph(model: Any, on_refusal: Callable[[str], None]) -> Iterator[None]:
     """Let ``fit`` run the training step of an eager model as a graph, as long as that is the same.
 
     Its first step builds what is not built yet, its second one is watched; from then on it is a
@@ -93,7 +93,7 @@ class _Training:
         self._model = model
         self._on_refusal = on_refusal
         self._built = self._refused = False
-        self._guards: Guards | None = None
+        self._guards: StateGuards | None = None
         self._graph: Callable[[Any], Any] | None = None
 
     def __call__(self, iterator: Any) -> Any:
@@ -102,7 +102,7 @@ class _Training:
             return self.eagerly(iterator)
         if self._guards is None:
             return self._watched(iterator)
-        changed = self._guards.changed()
+        changed = self._guards.find_change()
         if changed is not None:
             self._refuse(f"'{changed}' has changed")
             return self.eagerly(iterator)
@@ -113,16 +113,16 @@ class _Training:
         except (tf.errors.OpError, StopIteration):
             raise  # the step's own, or the end of the data
         except Exception as error:  # nothing was run: no batch was taken
-            self._refuse(f"tracing it fails: {told(error)}")
+            self._refuse(f"tracing it fails: {describe_error(error)}")
         return self.eagerly(iterator)
 
     def _watched(self, iterator: Any) -> Any:
         try:
-            self._guards = guards_of(self._model)
+            self._guards = create_guards(self._model)
         except UnguardedError as reason:
             self._refuse(str(reason))
             return self.eagerly(iterator)
-        found, refusal = watched(self._guards, lambda: self.eagerly(iterator))
+        found, refusal = observe_call(self._guards, lambda: self.eagerly(iterator))
         if refusal:
             self._refuse(refusal)
         return found

@@ -19,10 +19,10 @@ from keras.src.models.functional import Functional, operation_fn
 
 from uncork.core.base.errors import EditRefused
 from uncork.core.edits.step import JitCompile, LayersInInput, StepEdit
-from uncork.pipeline.functions.effects import runs_python
+from uncork.pipeline.functions.effects import has_python_calls
 from uncork.training.input.feed import Feed
-from uncork.training.tracing.model_attribute import attribute
-from uncork.training.tracing.xla_support import why_not_compiled
+from uncork.training.tracing.model_attribute import override_attribute
+from uncork.training.tracing.xla_support import xla_refusal
 
 # Their variables are set by ``adapt``, and by no step.
 _ADAPTED: Final = (
@@ -34,19 +34,19 @@ _ADAPTED: Final = (
 )
 
 
-class Begun(NamedTuple):
+class PreprocessedBatch(NamedTuple):
     """A batch that the model's first layers have seen.
 
     Attributes:
         batch: As the training's data gave it.
-        made: By the last of these layers.
+        layer_outputs: By the last of these layers.
     """
 
     batch: Any
-    made: Any
+    layer_outputs: Any
 
 
-def first_layers(model: Any) -> tuple[Any, ...]:
+def find_preprocessing_layers(model: Any) -> tuple[Any, ...]:
     """The layers that a model begins with and that learn nothing, one after the other.
 
     Args:
@@ -56,7 +56,7 @@ def first_layers(model: Any) -> tuple[Any, ...]:
     Example:
         >>> scaled = [keras.Input((3,)), keras.layers.Rescaling(1 / 255, name="scale")]
         >>> model = keras.Sequential([*scaled, keras.layers.Dense(2)])
-        >>> [layer.name for layer in first_layers(model)]
+        >>> [layer.name for layer in find_preprocessing_layers(model)]
         ['scale']
     """
     graph = _graph_of(model)
@@ -65,18 +65,18 @@ def first_layers(model: Any) -> tuple[Any, ...]:
     return tuple(layer for layer, _ in _chain(graph))
 
 
-def draws(layers: tuple[Any, ...]) -> bool:
+def has_random_layers(layers: tuple[Any, ...]) -> bool:
     """Whether some of these layers draw random numbers."""
     return any(each._seed_generators for layer in layers for each in layer._flatten_layers())
 
 
-class FirstLayers:
+class LayersInPipeline:
     """What an edit does to a model's training and to its data.
 
     Args:
         model: The user's.
         edit: Names the layers.
-        compiled: XLA compiles the training step, and nothing else of the model.
+        is_compiled: XLA compiles the training step, and nothing else of the model.
 
     Attributes:
         layers: Those that the pipeline runs.
@@ -85,26 +85,26 @@ class FirstLayers:
         EditRefused: The model does not begin with them.
     """
 
-    def __init__(self, model: Any, edit: LayersInInput, *, compiled: bool = False) -> None:
-        self._model, self._draws, self.compiled = model, edit.draws, compiled
+    def __init__(self, model: Any, edit: LayersInInput, *, is_compiled: bool = False) -> None:
+        self._model, self._draws, self.compiled = model, edit.is_random, is_compiled
         self._graph = _graph_of(model)
         chain = list(_chain(self._graph)) if self._graph is not None else []
-        found = tuple(layer.name for layer, _ in chain)[: len(edit.layers)]
+        found = tuple(layer.name for layer, _ in chain)[: len(edit.layer_names)]
         if (
             not found
-            or list(map(_uncounted, found)) != list(map(_uncounted, edit.layers))
+            or list(map(_uncounted, found)) != list(map(_uncounted, edit.layer_names))
             or model.run_eagerly
             or model._distribute_strategy is not None
         ):
             raise EditRefused(
                 f"the model begins with {', '.join(found) or 'a layer that learns'}",
-                f"a compiled model that begins with {', '.join(edit.layers)}",
+                f"a compiled model that begins with {', '.join(edit.layer_names)}",
                 "run 'uncork tune' again to make a plan for this one",
             )
-        self.layers = [layer for layer, _ in chain[: len(edit.layers)]]
+        self.layers = [layer for layer, _ in chain[: len(edit.layer_names)]]
         self._at = chain[len(found) - 1][1]
 
-    def fed(self, feed: Feed) -> Feed:
+    def training_feed(self, feed: Feed) -> Feed:
         """The same data, with what these layers make of it.
 
         Raises:
@@ -112,19 +112,21 @@ class FirstLayers:
                 pipeline that is weighted by class.
         """
         if feed.kind == "numpy":
-            return feed.read_through(lambda pipeline: self.dataset(pipeline.dataset))
+            return feed.with_array_rewrite(
+                lambda pipeline: self.preprocess_dataset(pipeline.dataset)
+            )
         if feed.dataset is None or feed.class_weight is not None:
             raise EditRefused(
                 "the data is neither arrays nor a tf.data pipeline, or weighted by class",
                 "data whose batches reach the training step as they are",
                 "leave the layers in the model",
             )
-        if feed.held:
-            held = [self._begun(*batch) for batch in feed.dataset.take(feed.held)]
-            return feed.resident(held)
-        return feed.with_dataset(self.dataset(feed.dataset))
+        if feed.resident_batch_count:
+            held = [self._begun(*batch) for batch in feed.dataset.take(feed.resident_batch_count)]
+            return feed.with_resident_batches(held)
+        return feed.with_dataset(self.preprocess_dataset(feed.dataset))
 
-    def dataset(self, dataset: Any) -> Any:
+    def preprocess_dataset(self, dataset: Any) -> Any:
         """What these layers make of its batches; random numbers are drawn in the batches' order.
 
         Raises:
@@ -148,7 +150,7 @@ class FirstLayers:
         adapted = [v for each in inner if isinstance(each, _ADAPTED) for v in each.variables]
         known = {id(variable.value) for variable in (*seeds, *adapted)}
         others = [v.name for v in function.variables if id(v) not in known]
-        if others or runs_python(function):
+        if others or has_python_calls(function):
             what = f"read {', '.join(others)}" if others else "run Python"
             raise EditRefused(
                 f"the first layers {what}",
@@ -157,7 +159,7 @@ class FirstLayers:
             )
 
     @contextmanager
-    def of_model(self) -> Iterator[None]:
+    def patch_model(self) -> Iterator[None]:
         """Where Keras makes what it trains the model with, inside the block, it goes on from there.
 
         A batch that was not prepared is trained on as ever.
@@ -169,21 +171,21 @@ class FirstLayers:
             step = model.train_step
 
             def train_step(data: Any) -> Any:
-                if not isinstance(data, Begun):
+                if not isinstance(data, PreprocessedBatch):
                     return step(data)
-                with attribute(model, "call", self._call(data.made)):
+                with override_attribute(model, "call", self._call(data.layer_outputs)):
                     return step(data.batch)
 
             if model.train_function is None or force:
-                with attribute(model, "train_step", train_step), self._with_xla():
+                with override_attribute(model, "train_step", train_step), self._with_xla():
                     make(force=force)
             return model.train_function
 
-        with attribute(model, "make_train_function", make_train_function):
+        with override_attribute(model, "make_train_function", make_train_function):
             yield
 
     @contextmanager
-    def without_xla(self) -> Iterator[None]:
+    def disable_xla(self) -> Iterator[None]:
         """What is made inside is not compiled, as the script has it."""
         compiled, self.compiled = self.compiled, False
         try:
@@ -202,12 +204,12 @@ class FirstLayers:
         finally:
             self._model._jit_compile = written
 
-    def _begun(self, *batch: Any) -> Begun:
+    def _begun(self, *batch: Any) -> PreprocessedBatch:
         assert self._graph is not None
         (made,) = self._graph._standardize_inputs(batch[0])
         for layer in self.layers:
             made = layer(made, training=True) if layer._call_has_training_arg else layer(made)
-        return Begun(batch, made)
+        return PreprocessedBatch(batch, made)
 
     def _call(self, made: Any) -> Any:
         """Of the model, from there on."""
@@ -238,23 +240,28 @@ def _run_from(graph: Any, values: dict[int, Any], training: Any) -> Any:
     return packed[0] if is_single else packed  # as Keras gives it
 
 
-def first_layers_of(model: Any, edits: tuple[StepEdit, ...]) -> FirstLayers | None:
+def create_layers_in_pipeline(model: Any, edits: tuple[StepEdit, ...]) -> LayersInPipeline | None:
     """What runs the model's first layers in its data; None where no edit asks for it.
 
     Raises:
         EditRefused: The model does not begin with them.
     """
     edit = next((edit for edit in edits if isinstance(edit, LayersInInput)), None)
-    return FirstLayers(model, edit, compiled=compiled_apart(model, edits)) if edit else None
+    return (
+        LayersInPipeline(model, edit, is_compiled=is_compiled_separately(model, edits))
+        if edit
+        else None
+    )
 
 
-def compiled_apart(model: Any, edits: tuple[StepEdit, ...]) -> bool:
+def is_compiled_separately(model: Any, edits: tuple[StepEdit, ...]) -> bool:
     """Whether XLA is for the training step alone: the rest of the model has layers it cannot take.
 
-    They are among the first ones, or :func:`~uncork.training.run.edit_checks.check` refuses it.
+    They are among the first ones, or :func:`~uncork.training.run.edit_checks.check_edits` refuses
+    it.
     """
     kinds = {type(edit) for edit in edits}
-    return kinds >= {JitCompile, LayersInInput} and why_not_compiled(model) is not None
+    return kinds >= {JitCompile, LayersInInput} and xla_refusal(model) is not None
 
 
 def _graph_of(model: Any) -> Any | None:

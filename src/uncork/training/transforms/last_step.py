@@ -15,13 +15,13 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-from uncork.training.tracing.model_attribute import attribute
+from uncork.training.tracing.model_attribute import override_attribute
 
 _MAKES: Final = "make_train_function"
 
 
 @contextmanager
-def ended_as_written(
+def run_original_last_step(
     model: Any,
     jit_compile: Any,
     is_compiled: Callable[[], bool],
@@ -40,36 +40,36 @@ def ended_as_written(
     @functools.wraps(make)
     def made(*args: Any, **kwargs: Any) -> Any:
         make(*args, **kwargs)
-        if is_compiled() and not isinstance(model.train_function, Ending):
+        if is_compiled() and not isinstance(model.train_function, LastStepFallback):
 
             def as_written() -> Any:
                 with without_xla():
                     return _as_written(model, make, jit_compile)
 
-            model.train_function = Ending(model.train_function, as_written)
+            model.train_function = LastStepFallback(model.train_function, as_written)
         return model.train_function
 
-    with attribute(model, _MAKES, made):
+    with override_attribute(model, _MAKES, made):
         yield
 
 
-class Ending:
+class LastStepFallback:
     """A training function that hands over to another one at the end of the data.
 
     Args:
         function: Keras's, compiled with XLA.
-        as_written: Makes the other one, which is traced only if it is needed.
+        create_original: Makes the other one, which is traced only if it is needed.
 
     Example:
         >>> def at_the_end(_):
         ...     raise tf.errors.OutOfRangeError(None, None, "no more")
-        >>> Ending(at_the_end, lambda: lambda _: "counted")(iter(()))
+        >>> LastStepFallback(at_the_end, lambda: lambda _: "counted")(iter(()))
         'counted'
     """
 
-    def __init__(self, function: Any, as_written: Callable[[], Any]) -> None:
+    def __init__(self, function: Any, create_original: Callable[[], Any]) -> None:
         self._function = function
-        self._as_written = functools.cache(as_written)
+        self._as_written = functools.cache(create_original)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """An execution."""

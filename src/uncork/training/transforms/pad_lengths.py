@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from uncork.core.base.errors import EditRefused
 from uncork.core.edits.step import LayersInInput, MapOnDevice, PadLengths, StepEdit
-from uncork.core.evidence.batches import OpenAxis
+from uncork.core.evidence.batches import VaryingAxis
 from uncork.pipeline.ir.tree import Pipeline
 from uncork.training.input.feed import Feed
 
@@ -29,7 +29,7 @@ _HANDING_ON: Final = {
 }  # fmt: skip
 
 
-class PaddedLengths:
+class PaddedFeed:
     """What an edit does to the data of a model's training.
 
     Args:
@@ -49,7 +49,7 @@ class PaddedLengths:
             )
         self._model, self._edit = model, edit
 
-    def fed(self, feed: Feed) -> Feed:
+    def training_feed(self, feed: Feed) -> Feed:
         """The same data, each batch filled up.
 
         Batches that were recorded for a replay are as the step is to be given them.
@@ -57,27 +57,29 @@ class PaddedLengths:
         Raises:
             EditRefused: It is no tf.data pipeline of such batches.
         """
-        if feed.held:
+        if feed.resident_batch_count:
             assert feed.dataset is not None
-            return feed.resident([self._filled(batch) for batch in feed.dataset.take(feed.held)])
-        if feed.recorded:
+            return feed.with_resident_batches(
+                [self._filled(batch) for batch in feed.dataset.take(feed.resident_batch_count)]
+            )
+        if feed.is_recorded:
             return feed
         if feed.dataset is None:
             raise EditRefused("the data is no tf.data pipeline", "one", _LEAVE)
         self._check(feed.dataset.element_spec)
         return feed.with_dataset(feed.dataset.map(_as_one(self._filled, feed.dataset)))
 
-    def validated(self, feed: Feed) -> Feed:
+    def validation_feed(self, feed: Feed) -> Feed:
         """Likewise, of what is validated on; as it is where the edit leaves that alone."""
-        if not self._edit.validation:
+        if not self._edit.has_validation:
             return feed
         try:
-            return self.fed(feed)
+            return self.training_feed(feed)
         except EditRefused as why:
             received = f"of what is validated on: {why.received}"
             raise EditRefused(received, why.expected, why.remedy) from None
 
-    def in_two(self, feed: Feed) -> Any:
+    def batch_pairs(self, feed: Feed) -> Any:
         """A dataset of pairs: each batch filled up, and as it is."""
         dataset = feed.batches_dataset(self._model)
         filled, given = (_as_one(way, dataset) for way in (self._filled, lambda batch: batch))
@@ -86,32 +88,34 @@ class PaddedLengths:
     def _filled(self, batch: Any) -> Any:
         tensors = tf.nest.flatten(batch)
         for axis in self._edit.axes:
-            tensors[axis.tensor] = _filled(tensors[axis.tensor], axis, self._edit.multiple)
+            tensors[axis.tensor_index] = _filled(
+                tensors[axis.tensor_index], axis, self._edit.multiple
+            )
         return tf.nest.pack_sequence_as(batch, tensors)
 
     def _check(self, spec: Any) -> None:
         parts = tf.nest.flatten(spec)
         for each in self._edit.axes:
-            part = parts[each.tensor] if each.tensor < len(parts) else None
+            part = parts[each.tensor_index] if each.tensor_index < len(parts) else None
             if not _is_open(part, each.axis):
                 raise EditRefused(
-                    f"axis {each.axis} of tensor {each.tensor} of a batch, which is {part}",
+                    f"axis {each.axis} of tensor {each.tensor_index} of a batch, which is {part}",
                     "an axis of no fixed length",
                     "run 'uncork tune' again to make a plan for this data",
                 )
 
 
-def fills_of(pipeline: Pipeline | None) -> tuple[float, ...]:
+def find_padding_values(pipeline: Pipeline | None) -> tuple[float, ...]:
     """What each tensor of a batch is filled up with; none where that is not for us to do.
 
     Args:
         pipeline: Of the training; None where it is fed by something else.
 
     Example:
-        >>> from uncork.pipeline.ir.tree import read
+        >>> from uncork.pipeline.ir.tree import read_pipeline
         >>> data = tf.data.Dataset.from_tensor_slices(tf.ragged.constant([[1, 2], [3]]))
         >>> rows = data.map(lambda row: (row, row))
-        >>> fills_of(read(rows.padded_batch(2, padding_values=(0, -1))))
+        >>> find_padding_values(read_pipeline(rows.padded_batch(2, padding_values=(0, -1))))
         (0.0, -1.0)
     """
     if pipeline is None:
@@ -134,22 +138,22 @@ def fills_of(pipeline: Pipeline | None) -> tuple[float, ...]:
     return tuple(known) if as_it_is and len(known) == len(values) else ()
 
 
-def are_alike(one: Pipeline | None, other: Pipeline | None) -> bool:
+def has_same_padding(first: Pipeline | None, second: Pipeline | None) -> bool:
     """Both give batches of the same parts, but for their lengths, filled up with the same.
 
     Example:
-        >>> from uncork.pipeline.ir.tree import read
+        >>> from uncork.pipeline.ir.tree import read_pipeline
         >>> rows = tf.data.Dataset.from_tensor_slices(tf.ragged.constant([[1, 2], [3]]))
         >>> first, second, third = (
         ...     read(rows.map(lambda row: row).padded_batch(size, padding_values=fill))
         ...     for size, fill in ((2, 0), (1, 0), (2, -1))
         ... )
-        >>> are_alike(first, second), are_alike(first, third)
+        >>> has_same_padding(first, second), has_same_padding(first, third)
         (True, False)
     """
-    if one is None or other is None or fills_of(one) != fills_of(other):
+    if first is None or second is None or find_padding_values(first) != find_padding_values(second):
         return False
-    specs = one.dataset.element_spec, other.dataset.element_spec
+    specs = first.dataset.element_spec, second.dataset.element_spec
     with suppress(TypeError, ValueError):  # they are put together otherwise
         tf.nest.assert_same_structure(*specs)
         parts = zip(*map(tf.nest.flatten, specs), strict=True)
@@ -173,7 +177,7 @@ def _number(value: Any) -> float | None:
     return None
 
 
-def pad_lengths_of(model: Any, edits: tuple[StepEdit, ...]) -> PaddedLengths | None:
+def create_padded_feed(model: Any, edits: tuple[StepEdit, ...]) -> PaddedFeed | None:
     """What fills a model's batches up; None where no edit asks for it.
 
     Raises:
@@ -188,7 +192,7 @@ def pad_lengths_of(model: Any, edits: tuple[StepEdit, ...]) -> PaddedLengths | N
             "batches that reach the training step as they are",
             _LEAVE,
         )
-    return PaddedLengths(model, edit)
+    return PaddedFeed(model, edit)
 
 
 def _is_open(spec: Any, axis: int) -> bool:
@@ -196,12 +200,14 @@ def _is_open(spec: Any, axis: int) -> bool:
     return bool(shape.rank) and axis < shape.rank and shape[axis] is None
 
 
-def _filled(tensor: Any, axis: OpenAxis, multiple: int) -> Any:
+def _filled(tensor: Any, axis: VaryingAxis, multiple: int) -> Any:
     length = tf.shape(tensor)[axis.axis]
-    missing = tf.maximum(0, tf.minimum(length + -length % multiple, axis.longest) - length)
+    missing = tf.maximum(0, tf.minimum(length + -length % multiple, axis.max_length) - length)
     widths = [[0, missing if each == axis.axis else 0] for each in range(tensor.shape.rank)]
     is_text = tensor.dtype == tf.string
-    value = "" if is_text else tf.constant(np.asarray(axis.fill, tensor.dtype.as_numpy_dtype))
+    value = (
+        "" if is_text else tf.constant(np.asarray(axis.padding_value, tensor.dtype.as_numpy_dtype))
+    )
     filled = tf.pad(tensor, widths, constant_values=value)
     filled.set_shape([None if n == axis.axis else d for n, d in enumerate(tensor.shape)])
     return filled

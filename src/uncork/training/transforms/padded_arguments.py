@@ -13,10 +13,10 @@ import numpy as np
 import tensorflow as tf
 
 from uncork.core.edits.step import PadArguments
-from uncork.training.transforms.batch_shapes import Shapes, filled_up
+from uncork.training.transforms.batch_shapes import BatchShapes, pad_shapes
 
 
-class WithLengths:
+class PaddedArgumentFunction:
     """A ``tf.function`` that is given longer arguments than its caller hands over.
 
     Args:
@@ -24,11 +24,11 @@ class WithLengths:
         edit: Says which, and how long.
 
     Example:
-        >>> from uncork.core.evidence.batches import OpenAxis
-        >>> axes = (OpenAxis(tensor=0, axis=1, longest=6),)
-        >>> form = form_of((tf.ones((1, 1)),), {})
-        >>> longer = PadArguments(code="", form=form, multiple=4, axes=axes)
-        >>> shape = WithLengths(tf.function(lambda rows: tf.shape(rows)), longer)
+        >>> from uncork.core.evidence.batches import VaryingAxis
+        >>> axes = (VaryingAxis(tensor_index=0, axis=1, max_length=6),)
+        >>> form = describe_call_form((tf.ones((1, 1)),), {})
+        >>> longer = PadArguments(code_digest="", call_signature=form, multiple=4, axes=axes)
+        >>> shape = PaddedArgumentFunction(tf.function(lambda rows: tf.shape(rows)), longer)
         >>> [shape(tf.zeros((2, length))).numpy().tolist() for length in (3, 5, 9)]
         [[2, 4], [2, 6], [2, 9]]
     """
@@ -52,12 +52,12 @@ class WithLengths:
         return int(self._function.experimental_get_tracing_count())
 
     def _longer(self, args: Any, kwargs: Any) -> Any:
-        if form_of(args, kwargs) != self._edit.form:
+        if describe_call_form(args, kwargs) != self._edit.call_signature:
             return args, kwargs
         leaves = tf.nest.flatten((args, kwargs))
-        before = argument_shapes(leaves)
-        after = filled_up(before, self._edit.axes, self._edit.multiple)
-        fills = {each.tensor: each.fill for each in self._edit.axes}
+        before = read_argument_shapes(leaves)
+        after = pad_shapes(before, self._edit.axes, self._edit.multiple)
+        fills = {each.tensor_index: each.padding_value for each in self._edit.axes}
         for n in (n for n in fills if before[n] != after[n]):
             leaves[n] = _filled(leaves[n], after[n], fills[n])
         return (
@@ -65,13 +65,13 @@ class WithLengths:
         )
 
 
-def form_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+def describe_call_form(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     """What a call is made of: its arguments' places, names and kinds, and flags among them.
 
     Of one form are calls that differ in lengths, in what tensors hold, and in numbers.
 
     Example:
-        >>> form_of((tf.zeros((2, 3)), 0.5), {"training": True})
+        >>> describe_call_form((tf.zeros((2, 3)), 0.5), {"training": True})
         "(('float32 2', 'float'), {'training': 'True'})"
     """
     return repr(tf.nest.map_structure(_kind, (args, kwargs)))
@@ -85,11 +85,11 @@ def _kind(leaf: Any) -> str:
     return repr(leaf) if leaf is None or isinstance(leaf, bool | str) else type(leaf).__name__
 
 
-def argument_shapes(leaves: Sequence[Any]) -> Shapes:
+def read_argument_shapes(leaves: Sequence[Any]) -> BatchShapes:
     """Of the parts of a call; ``()`` of what is no dense tensor or array.
 
     Example:
-        >>> argument_shapes([tf.zeros((2, 3)), np.zeros(4), 0.5, None])
+        >>> read_argument_shapes([tf.zeros((2, 3)), np.zeros(4), 0.5, None])
         ((2, 3), (4,), (), ())
     """
     return tuple(tuple(leaf.shape) if _is_dense(leaf) else () for leaf in leaves)

@@ -31,9 +31,9 @@ from uncork.pipeline.equivalence.closeness import Closeness
 from uncork.pipeline.equivalence.digests import ElementDigests, EpochDigests
 
 # Elements that must have been compared before a comparison cut short by time counts.
-LEAST: Final = 4
+MIN_ELEMENTS: Final = 4
 # What is said where there was too little time: nothing speaks against the edit.
-IN_VAIN: Final = "could be compared in the time given"
+TOO_FEW_COMPARED: Final = "could be compared in the time given"
 # Samples of two passes that must have been compared to tell whether they are drawn anew.
 _FEWEST: Final = 2
 # Standard deviations of chance: one false alarm in ten thousand proofs, given some hundred samples.
@@ -47,8 +47,8 @@ def prove_elements(
     edited: ElementDigests,
     kind: Guarantee,
     *,
-    whole: bool,
-    least: int = LEAST,
+    require_complete: bool,
+    min_elements: int = MIN_ELEMENTS,
 ) -> Proof:
     """Compare passes one by one.
 
@@ -56,44 +56,51 @@ def prove_elements(
         original: Of the seeded twin.
         edited: Of the rewritten twin.
         kind: What is being proved; the comparison is the same.
-        whole: Passes must have been complete: what a cache holds shows only after its first.
-        least: Elements of each pass that must have been compared where it need not be complete.
+        require_complete: Passes must have been complete: what a cache holds shows only after its
+            first.
+        min_elements: Elements of each pass that must have been compared where it need not be
+            complete.
     """
     for number, (ours, theirs) in enumerate(zip(original.epochs, edited.epochs, strict=True), 1):
-        failure = _difference(ours, theirs, math.inf if whole else least)
+        failure = _difference(ours, theirs, math.inf if require_complete else min_elements)
         if failure:
             return Proof(kind=kind, passed=False, detail=f"epoch {number}: {failure}")
-    extent = "all" if original.complete else "the first"
+    extent = "all" if original.is_complete else "the first"
     passes = f" of {len(original.epochs)} epochs" if len(original.epochs) > 1 else ""
     return Proof(
         kind=kind,
         passed=True,
-        detail=f"{extent} {original.elements} batches{passes} are equal, same order, draws seeded "
-        "alike",
+        detail=(
+            f"{extent} {original.element_count} batches{passes} are equal, same order, draws "
+            "seeded "
+            "alike"
+        ),
     )
 
 
-def prove_close(found: Closeness, *, whole: bool, least: int = LEAST) -> Proof:
+def prove_elements_close(
+    closeness: Closeness, *, require_complete: bool, min_elements: int = MIN_ELEMENTS
+) -> Proof:
     """Whether two pipelines differ by rounding alone.
 
     Args:
-        found: Of the seeded twin and the rewritten one.
-        whole: Passes must have been complete.
-        least: Elements that must have been compared where they need not be.
+        closeness: Of the seeded twin and the rewritten one.
+        require_complete: Passes must have been complete.
+        min_elements: Elements that must have been compared where they need not be.
 
     Example:
-        >>> apart = Closeness(elements=40, ulps=2.5, failure="", complete=True)
-        >>> prove_close(apart, whole=False).detail
+        >>> apart = Closeness(element_count=40, max_ulps=2.5, failure="", is_complete=True)
+        >>> prove_elements_close(apart, require_complete=False).detail
         '40 batches, draws seeded alike, are 2.5 roundings apart at most'
     """
-    if found.failure:
-        return Proof(kind="rounding", passed=False, detail=found.failure)
-    if not found.complete and (whole or found.elements < least):
-        detail = f"only {found.elements} batches {IN_VAIN}"
+    if closeness.failure:
+        return Proof(kind="rounding", passed=False, detail=closeness.failure)
+    if not closeness.is_complete and (require_complete or closeness.element_count < min_elements):
+        detail = f"only {closeness.element_count} batches {TOO_FEW_COMPARED}"
         return Proof(kind="rounding", passed=False, detail=detail)
-    apart = f"{found.ulps:.1f} roundings apart at most"
-    said = f"{found.elements} batches, draws seeded alike, are {apart}"
-    within = found.ulps <= _ROUNDINGS
+    apart = f"{closeness.max_ulps:.1f} roundings apart at most"
+    said = f"{closeness.element_count} batches, draws seeded alike, are {apart}"
+    within = closeness.max_ulps <= _ROUNDINGS
     return Proof(
         kind="rounding",
         passed=within,
@@ -101,7 +108,9 @@ def prove_close(found: Closeness, *, whole: bool, least: int = LEAST) -> Proof:
     )
 
 
-def prove_alive(original: Sequence[Sequence[str]], edited: Sequence[Sequence[str]]) -> str:
+def frozen_randomness_reason(
+    original: Sequence[Sequence[str]], edited: Sequence[Sequence[str]]
+) -> str:
     """Why the randomness looks frozen; empty when it is as alive as it was.
 
     Args:
@@ -110,9 +119,9 @@ def prove_alive(original: Sequence[Sequence[str]], edited: Sequence[Sequence[str
         edited: The same of the rewritten one.
 
     Example:
-        >>> prove_alive([["a", "b"], ["c", "d"]], [["a", "b"], ["b", "a"]])
+        >>> frozen_randomness_reason([["a", "b"], ["c", "d"]], [["a", "b"], ["b", "a"]])
         '100% of samples come back unchanged in the second epoch, 0% did originally'
-        >>> prove_alive([["a", "b"], ["c", "d"]], [["a", "b"], ["x", "y"]])
+        >>> frozen_randomness_reason([["a", "b"], ["c", "d"]], [["a", "b"], ["x", "y"]])
         ''
     """
     # A faster pipeline gets further in the same time. Of a shuffled one, longer passes have more in
@@ -121,7 +130,7 @@ def prove_alive(original: Sequence[Sequence[str]], edited: Sequence[Sequence[str
     was, now = (_repeated([p[:length] for p in passes]) for passes in (original, edited))
     samples = length * (min(len(original), len(edited)) - 1)
     if samples < _FEWEST:  # nothing can be frozen where there is nothing
-        return f"only {samples} samples {IN_VAIN}" if any(original) else ""
+        return f"only {samples} samples {TOO_FEW_COMPARED}" if any(original) else ""
     if now > min(was + _chance(was, now, samples), (1 + was) / 2):
         return (
             f"{now:.0%} of samples come back unchanged in the second epoch, "
@@ -158,13 +167,13 @@ def _difference(ours: EpochDigests, theirs: EpochDigests, least: float) -> str:
     if _ended(shorter) and len(longer.digests) > len(shorter.digests):
         return f"one ends after {min(lengths)} elements, the other goes on"
     if min(lengths) < least:
-        return f"only {min(lengths)} elements {IN_VAIN}"
+        return f"only {min(lengths)} elements {TOO_FEW_COMPARED}"
     return ""
 
 
 def _ended(epoch: EpochDigests) -> bool:
     """By itself or with an error, not by our limit."""
-    return epoch.complete or epoch.error is not None
+    return epoch.is_complete or epoch.error is not None
 
 
 def _ending(epoch: EpochDigests) -> str:

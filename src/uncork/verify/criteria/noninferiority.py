@@ -20,11 +20,11 @@ import statistics
 from collections.abc import Sequence
 from typing import Final
 
-from uncork.core.base.measurement import t95
+from uncork.core.base.measurement import t_quantile_95
 from uncork.core.base.record import Record
 
 # Chance that a training which is not worse at all is let through.
-POWER: Final = 0.8
+MIN_POWER: Final = 0.8
 # Share of a loss that float32 itself rounds away: no noise is smaller.
 _FLOOR: Final = 1e-6
 
@@ -47,31 +47,31 @@ class NonInferiority(Record, frozen=True, kw_only=True):
     n: int
 
     @property
-    def shown(self) -> bool:
+    def is_shown(self) -> bool:
         """A loss higher by the margin is ruled out."""
         return self.bias + self.error < self.margin
 
 
 def noninferiority(
-    base: Sequence[float], other: Sequence[float], *, noises: float = 1.0
+    original: Sequence[float], candidate: Sequence[float], *, margin_stdevs: float = 1.0
 ) -> NonInferiority:
     """Compare losses pair by pair: the same orders, so that the orders' own spread cancels.
 
     Args:
-        base: Loss of the original, one for each order of the data, at least two.
-        other: Of the candidate, over the same orders.
-        noises: The margin, in standard deviations of the original's own loss.
+        original: Loss of the original, one for each order of the data, at least two.
+        candidate: Of the candidate, over the same orders.
+        margin_stdevs: The margin, in standard deviations of the original's own loss.
 
     Example:
-        >>> noninferiority([0.80, 0.82, 0.78, 0.79], [0.80, 0.82, 0.79, 0.79]).shown
+        >>> noninferiority([0.80, 0.82, 0.78, 0.79], [0.80, 0.82, 0.79, 0.79]).is_shown
         True
     """
-    worse = [b - a for a, b in zip(base, other, strict=True)]
-    margin = _margin(base, noises)
+    worse = [b - a for a, b in zip(original, candidate, strict=True)]
+    margin = _margin(original, margin_stdevs)
     one = _standard_error(worse)
     return NonInferiority(
         bias=statistics.fmean(worse),
-        error=t95(len(worse) - 1) * one,
+        error=t_quantile_95(len(worse) - 1) * one,
         margin=margin,
         power=_power(margin, one, len(worse)),
         n=len(worse),
@@ -79,23 +79,29 @@ def noninferiority(
 
 
 def pairs_needed(
-    base: Sequence[float], other: Sequence[float], most: int, *, noises: float = 1.0
+    original: Sequence[float],
+    candidate: Sequence[float],
+    max_pairs: int,
+    *,
+    margin_stdevs: float = 1.0,
 ) -> int:
-    """How many pairs give the stated power at the variance of these; ``most`` when even that lacks.
+    """How many pairs give the stated power at the variance of these; at most ``max_pairs``.
 
     Only the variance is looked at, not the difference itself: measuring on until it looks good
     would let anything through.
 
     Example:
-        >>> pairs_needed([0.80, 0.82, 0.78, 0.79], [0.81, 0.81, 0.79, 0.78], most=12)
+        >>> pairs_needed([0.80, 0.82, 0.78, 0.79], [0.81, 0.81, 0.79, 0.78], max_pairs=12)
         6
     """
-    margin = _margin(base, noises)
-    spread = statistics.stdev(b - a for a, b in zip(base, other, strict=True))
+    margin = _margin(original, margin_stdevs)
+    spread = statistics.stdev(b - a for a, b in zip(original, candidate, strict=True))
     enough = (
-        n for n in range(len(base), most) if _power(margin, spread / math.sqrt(n), n) >= POWER
+        n
+        for n in range(len(original), max_pairs)
+        if _power(margin, spread / math.sqrt(n), n) >= MIN_POWER
     )
-    return next(enough, most)
+    return next(enough, max_pairs)
 
 
 def _margin(base: Sequence[float], noises: float) -> float:
@@ -109,4 +115,4 @@ def _standard_error(worse: Sequence[float]) -> float:
 def _power(margin: float, standard_error: float, n: int) -> float:
     if standard_error == 0:
         return 1.0
-    return statistics.NormalDist().cdf(margin / standard_error - t95(n - 1))
+    return statistics.NormalDist().cdf(margin / standard_error - t_quantile_95(n - 1))

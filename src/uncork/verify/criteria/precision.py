@@ -16,18 +16,18 @@ import statistics
 from collections.abc import Sequence
 from typing import Final
 
-from uncork.core.base.measurement import t95
+from uncork.core.base.measurement import t_quantile_95
 from uncork.core.documents.plan import Proof
-from uncork.training.state.arrays import Replay
+from uncork.training.state.arrays import ReplayResult
 from uncork.verify.criteria.noninferiority import noninferiority, pairs_needed
 
 # Data orders: so many at first; up to the second where their variance asks for more.
-ORDERS: Final = 4
-MOST_ORDERS: Final = 8
-WINDOWS: Final = 4
+MIN_ORDERS: Final = 4
+MAX_ORDERS: Final = 8
+LOSS_WINDOWS: Final = 4
 # Half-width of the band over the loss itself, above which the comparison has no power.
 _WIDEST: Final = 0.3
-NO_LOSS: Final = "the step tells no one loss that it could be judged by"
+NO_LOSS_REASON: Final = "the step tells no one loss that it could be judged by"
 # Of the way that the weights go, how far apart they may be at its end.
 _ASTRAY: Final = 0.5
 # Float32's own rounding of a mean loss: a band cannot be narrower than that.
@@ -35,10 +35,10 @@ _FLOOR: Final = 1e-6
 
 
 def prove_precision(
-    original: Sequence[Replay],
-    candidate: Sequence[Replay],
+    original: Sequence[ReplayResult],
+    candidate: Sequence[ReplayResult],
     steps: int,
-    start: Replay | None = None,
+    start: ReplayResult | None = None,
 ) -> Proof:
     """Compare runs over the same orders of the same batches, pairwise and as a band.
 
@@ -50,7 +50,9 @@ def prove_precision(
     """
     why_not = _incomparable(original, candidate, steps)
     if why_not:
-        broken = all(run.finite for run in original) and not all(run.finite for run in candidate)
+        broken = all(run.is_finite for run in original) and not all(
+            run.is_finite for run in candidate
+        )
         return _proof(False, why_not, harmed=broken)
     windows = range(len(original[0].losses))
     for window in windows:
@@ -63,7 +65,7 @@ def prove_precision(
     base, other = _last(original), _last(candidate)
     found = noninferiority(base, other)
     fell = statistics.fmean(run.losses[0] for run in original) - statistics.fmean(base)
-    if not found.shown:
+    if not found.is_shown:
         return _proof(
             False,
             f"{found.n} data orders of {steps} steps do not rule out a loss higher by more than "
@@ -86,36 +88,40 @@ def prove_precision(
     )
 
 
-def _go_along(start: Replay, original: Sequence[Replay], candidate: Sequence[Replay]) -> bool:
+def _go_along(
+    start: ReplayResult, original: Sequence[ReplayResult], candidate: Sequence[ReplayResult]
+) -> bool:
     """Whether the weights of both go about the same way, which is one."""
     for run, other in zip(original, candidate, strict=True):
-        way, apart = (math.hypot(*run.ways(each)) for each in (start, other))
+        way, apart = (math.hypot(*run.learned_distances(each)) for each in (start, other))
         if not way or apart > _ASTRAY * way:
             return False
     return True
 
 
-def _incomparable(original: Sequence[Replay], candidate: Sequence[Replay], steps: int) -> str:
+def _incomparable(
+    original: Sequence[ReplayResult], candidate: Sequence[ReplayResult], steps: int
+) -> str:
     """Why their losses cannot be compared; ``""`` where they can."""
-    if not all(run.judged for run in (*original, *candidate)):
-        return NO_LOSS
-    if not all(run.finite for run in original):
+    if not all(run.is_loss_comparable for run in (*original, *candidate)):
+        return NO_LOSS_REASON
+    if not all(run.is_finite for run in original):
         return "the original's own loss is not finite: nothing can be compared"
-    if not all(run.finite for run in candidate):
+    if not all(run.is_finite for run in candidate):
         return f"the loss became NaN or infinite within {steps} steps"
     counts = {len(run.losses) for run in (*original, *candidate)}
     return "" if len(counts) == 1 else f"losses of {sorted(counts)} windows cannot be compared"
 
 
-def orders_needed(original: Sequence[Replay], candidate: Sequence[Replay]) -> int:
+def orders_needed(original: Sequence[ReplayResult], candidate: Sequence[ReplayResult]) -> int:
     """How many data orders the proof takes at the variance of these runs."""
     runs = (*original, *candidate)
-    if not all(run.finite for run in runs) or len({len(run.losses) for run in runs}) != 1:
+    if not all(run.is_finite for run in runs) or len({len(run.losses) for run in runs}) != 1:
         return len(original)
-    return pairs_needed(_last(original), _last(candidate), MOST_ORDERS)
+    return pairs_needed(_last(original), _last(candidate), MAX_ORDERS)
 
 
-def _last(runs: Sequence[Replay]) -> list[float]:
+def _last(runs: Sequence[ReplayResult]) -> list[float]:
     return [run.losses[-1] for run in runs]
 
 
@@ -134,7 +140,7 @@ def _leaves_band(base: list[float], other: list[float]) -> str:
     if outside:
         return f"loss {outside[0]:.4g} outside {middle:.4g} +- {half:.2g}"
     worse = [b - a for a, b in zip(base, other, strict=True)]
-    error = t95(len(worse) - 1) * statistics.stdev(worse) / math.sqrt(len(worse))
+    error = t_quantile_95(len(worse) - 1) * statistics.stdev(worse) / math.sqrt(len(worse))
     # Paired: the same orders, so that the orders' own spread cancels and a bias shows.
     bias = statistics.fmean(worse)
     allowed = max(statistics.stdev(base) / math.sqrt(len(base)), _FLOOR * abs(middle))
@@ -146,8 +152,8 @@ def _leaves_band(base: list[float], other: list[float]) -> str:
 def _half_width(base: list[float]) -> float:
     """Half of the 95 % prediction interval for one more run of the original."""
     spread = statistics.stdev(base) * math.sqrt(1 + 1 / len(base))
-    return max(t95(len(base) - 1) * spread, _FLOOR * abs(statistics.fmean(base)))
+    return max(t_quantile_95(len(base) - 1) * spread, _FLOOR * abs(statistics.fmean(base)))
 
 
 def _proof(passed: bool, detail: str, *, harmed: bool = False) -> Proof:
-    return Proof(kind="precision", passed=passed, detail=detail, harmed=harmed)
+    return Proof(kind="precision", passed=passed, detail=detail, is_disproved=harmed)

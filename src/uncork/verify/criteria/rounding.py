@@ -24,7 +24,7 @@ import numpy as np
 
 from uncork.core.documents.plan import Proof
 from uncork.core.edits.edit import Guarantee
-from uncork.training.state.arrays import Replay
+from uncork.training.state.arrays import ReplayResult
 
 # Units in the last place of one nudge: what summing some 64 terms in another order does.
 NUDGE_UNITS: Final = 8
@@ -33,58 +33,69 @@ NUDGED_RUNS: Final = 3
 # beyond it, a step draws random numbers that nobody can set, and any band would be theirs.
 _REPEATABLE: Final = 1e-4
 # Of a training that goes astray by rounding: what Adam makes of it is not the same each time.
-ASTRAY_RUNS: Final = 6
+DIVERGING_RUNS: Final = 6
 # Relative, of the loss of the very first step: what kernels that add up in any order leave of it.
 _SAME_LOSS: Final = 1e-5
 # Of the way that the weights go, what must be gone by variables that repeat themselves.
 _TELLING: Final = 0.5
-TOO_LITTLE: Final = "the weights move too little meanwhile for a training that strays to be seen"
+TOO_LITTLE_MOVEMENT: Final = (
+    "the weights move too little meanwhile for a training that strays to be seen"
+)
 # A reordered kernel rounds differently in every step, the nudge only in the first.
 _SLACK: Final = 4.0
 # The same for single variables: of many, the one that strays most is further out than their mean.
 _SLACK_EACH: Final = 16.0
 
 
-def unrepeatable(original: Replay, again: Replay, kind: Guarantee) -> Proof | None:
+def refuse_unrepeatable(
+    original: ReplayResult, repeat: ReplayResult, kind: Guarantee
+) -> Proof | None:
     """Refuse to compare with anything what is too far from itself; None where it is not."""
-    if original.equals(again) or original.distance(again) <= _REPEATABLE:
+    if original.is_equal_to(repeat) or original.distance(repeat) <= _REPEATABLE:
         return None
     return Proof(kind=kind, passed=False, detail="two runs of the step itself differ")
 
 
-def rounds_anew(first: Replay, again: Replay) -> bool:
+def differs_only_by_rounding(first: ReplayResult, repeat: ReplayResult) -> bool:
     """Whether two runs of a first step, from the same weights, differ by rounding alone.
 
     Example:
-        >>> rounds_anew(Replay((0.69314,), []), Replay((0.693141,), []))
+        >>> differs_only_by_rounding(ReplayResult((0.69314,), []), ReplayResult((0.693141,), []))
         True
-        >>> rounds_anew(Replay((0.69314,), []), Replay((0.7,), []))
+        >>> differs_only_by_rounding(ReplayResult((0.69314,), []), ReplayResult((0.7,), []))
         False
     """
-    pairs = list(zip(first.losses, again.losses, strict=True))
+    pairs = list(zip(first.losses, repeat.losses, strict=True))
     return bool(pairs) and all(math.isclose(a, b, rel_tol=_SAME_LOSS) for a, b in pairs)
 
 
-def tell_enough(start: Replay, original: Replay, others: Sequence[Replay]) -> bool:
+def can_detect_divergence(
+    start: ReplayResult, original: ReplayResult, repeats: Sequence[ReplayResult]
+) -> bool:
     """Whether a training that strays from these runs would be seen to.
 
     Args:
         start: Weights and state from which all of them began.
         original: Of the script as written.
-        others: Of the same; or nudged, which go astray no less.
+        repeats: Of the same; or nudged, which go astray no less.
     """
-    ways = original.ways(start)
-    apart = [max(gaps) for gaps in zip(*(original.ways(run) for run in others), strict=True)]
+    ways = original.learned_distances(start)
+    apart = [
+        max(gaps)
+        for gaps in zip(*(original.learned_distances(run) for run in repeats), strict=True)
+    ]
     clear = [way for way, gap in zip(ways, apart, strict=True) if 2 * _SLACK_EACH * gap <= way]
     gone = math.hypot(*ways)
     return gone > 0 and math.hypot(*clear) ** 2 >= _TELLING * gone**2
 
 
-def prove_exact(original: Replay, again: Replay, candidate: Replay, steps: int) -> Proof | None:
+def prove_exact(
+    original: ReplayResult, repeat: ReplayResult, candidate: ReplayResult, steps: int
+) -> Proof | None:
     """Bitwise proof; None when the original does not even agree with itself."""
-    if not original.equals(again):
+    if not original.is_equal_to(repeat):
         return None
-    passed = original.equals(candidate)
+    passed = original.is_equal_to(candidate)
     how = "equal" if passed else f"differ by {original.distance(candidate):.1e}"
     detail = f"weights and optimizer state after {steps} steps {how} bit for bit"
     if not passed:
@@ -92,35 +103,43 @@ def prove_exact(original: Replay, again: Replay, candidate: Replay, steps: int) 
     return Proof(kind="exact", passed=passed, detail=detail)
 
 
-def prove_rounding(original: Replay, nudged: list[Replay], candidate: Replay, steps: int) -> Proof:
+def prove_rounding(
+    original: ReplayResult, nudged_runs: list[ReplayResult], candidate: ReplayResult, steps: int
+) -> Proof:
     """The candidate stays as close to the original as the original to its nudged self."""
-    band = _SLACK * max(original.distance(run) for run in nudged)
+    band = _SLACK * max(original.distance(run) for run in nudged_runs)
     apart = original.distance(candidate)
     losses = max(
         (abs(a - b) for a, b in zip(original.losses, candidate.losses, strict=True)), default=0.0
     )
-    strayed = _strayed(original, nudged, candidate) if candidate.finite else 0
+    strayed = _strayed(original, nudged_runs, candidate) if candidate.is_finite else 0
     alone = f"; variables that stray further on their own: {strayed}" if strayed else ""
     return Proof(
         kind="rounding",
-        passed=candidate.finite and apart <= band and not strayed,
+        passed=candidate.is_finite and apart <= band and not strayed,
         detail=(
             f"after {steps} steps the weights differ by {apart:.1e} (relative), the band from "
-            f"{len(nudged)} nudged runs is {band:.1e}; largest loss difference {losses:.1e}{alone}"
+            f"{len(nudged_runs)} nudged runs is {band:.1e}; largest loss difference "
+            f"{losses:.1e}{alone}"
         ),
     )
 
 
-def _strayed(original: Replay, nudged: list[Replay], candidate: Replay) -> int:
+def _strayed(original: ReplayResult, nudged: list[ReplayResult], candidate: ReplayResult) -> int:
     """How many variables are further out than their own nudged selves."""
-    bands = [max(gaps) for gaps in zip(*(original.gaps(run) for run in nudged), strict=True)]
+    bands = [
+        max(gaps)
+        for gaps in zip(*(original.variable_distances(run) for run in nudged), strict=True)
+    ]
     # A variable that no nudge reaches may still be rounded otherwise.
-    least = [NUDGE_UNITS * float(np.finfo(np.float32).eps) * size for size in original.sizes]
-    gaps = zip(original.gaps(candidate), bands, least, strict=True)
+    least = [
+        NUDGE_UNITS * float(np.finfo(np.float32).eps) * size for size in original.variable_norms
+    ]
+    gaps = zip(original.variable_distances(candidate), bands, least, strict=True)
     return sum(gap > _SLACK_EACH * max(band, floor) for gap, band, floor in gaps)
 
 
-def nudge(seed: int) -> Callable[[Any], None]:
+def create_nudge(seed: int) -> Callable[[Any], None]:
     """A function that moves every trainable weight by some units, up or down at random."""
     signs = np.random.default_rng(seed)
 

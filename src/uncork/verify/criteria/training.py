@@ -22,10 +22,12 @@ from uncork.verify.criteria.noninferiority import noninferiority, pairs_needed
 # so pairs do not agree as closely as those of another precision, where one is enough.
 _NOISES: Final = 2.0
 # Samples trained on, and the loss of those laid aside: at the start, now and then, at the end.
-Curve = Sequence[tuple[int, float]]
+LossCurve = Sequence[tuple[int, float]]
 
 
-def prove_training(original: Sequence[Curve], candidate: Sequence[Curve], samples: int) -> Proof:
+def prove_training(
+    original: Sequence[LossCurve], candidate: Sequence[LossCurve], samples: int
+) -> Proof:
     """Compare where trainings over the same orders end.
 
     Args:
@@ -33,12 +35,12 @@ def prove_training(original: Sequence[Curve], candidate: Sequence[Curve], sample
         candidate: Over the same orders.
         samples: That each training was given.
     """
-    if not finite(original):
+    if not are_finite(original):
         return _proof(False, "the original's own loss is not finite: nothing can be compared")
-    if not finite(candidate):
+    if not are_finite(candidate):
         return _proof(False, f"the loss became NaN or infinite within {samples} samples")
-    base, other = ends(original), ends(candidate)
-    found = noninferiority(base, other, noises=_NOISES)
+    base, other = final_losses(original), final_losses(candidate)
+    found = noninferiority(base, other, margin_stdevs=_NOISES)
     learned = statistics.fmean(curve[0][1] for curve in original) - statistics.fmean(base)
     if learned <= _NOISES * found.margin:
         return _proof(
@@ -50,7 +52,7 @@ def prove_training(original: Sequence[Curve], candidate: Sequence[Curve], sample
         f"after {samples} samples, {found.n} data orders, samples laid aside: loss "
         f"{statistics.fmean(other):.4g} against {statistics.fmean(base):.4g}"
     )
-    if not found.shown:
+    if not found.is_shown:
         return _proof(
             False,
             f"{told}; a loss higher by more than {found.margin:.2g}, twice the training's own "
@@ -63,14 +65,20 @@ def prove_training(original: Sequence[Curve], candidate: Sequence[Curve], sample
     )
 
 
-def orders_needed(original: Sequence[Curve], candidate: Sequence[Curve], most: int) -> int:
+def orders_needed(
+    original: Sequence[LossCurve], candidate: Sequence[LossCurve], max_orders: int
+) -> int:
     """How many data orders the proof takes at the variance of these curves."""
-    if not (finite(original) and finite(candidate)):
+    if not (are_finite(original) and are_finite(candidate)):
         return len(original)
-    return pairs_needed(ends(original), ends(candidate), most, noises=_NOISES)
+    return pairs_needed(
+        final_losses(original), final_losses(candidate), max_orders, margin_stdevs=_NOISES
+    )
 
 
-def price(original: Sequence[Curve], candidate: Sequence[Curve]) -> float | None:
+def samples_to_loss_ratio(
+    original: Sequence[LossCurve], candidate: Sequence[LossCurve]
+) -> float | None:
     """Samples that the candidate needs to the loss where the original ends, over the original's.
 
     Args:
@@ -82,10 +90,10 @@ def price(original: Sequence[Curve], candidate: Sequence[Curve]) -> float | None
 
     Example:
         >>> written = [(0, 4.0), (10, 3.0), (20, 2.0)]
-        >>> price([written], [[(0, 4.0), (20, 3.0), (40, 2.0)]])
+        >>> samples_to_loss_ratio([written], [[(0, 4.0), (20, 3.0), (40, 2.0)]])
         2.0
     """
-    target, given = statistics.fmean(ends(original)), original[0][-1][0]
+    target, given = statistics.fmean(final_losses(original)), original[0][-1][0]
     points = [
         (each[0][0], statistics.fmean(loss for _, loss in each))
         for each in zip(*candidate, strict=True)
@@ -97,12 +105,12 @@ def price(original: Sequence[Curve], candidate: Sequence[Curve]) -> float | None
     return None
 
 
-def ends(curves: Sequence[Curve]) -> list[float]:
+def final_losses(curves: Sequence[LossCurve]) -> list[float]:
     """Where each of them comes to."""
     return [curve[-1][1] for curve in curves]
 
 
-def finite(curves: Sequence[Curve]) -> bool:
+def are_finite(curves: Sequence[LossCurve]) -> bool:
     """No loss on the way is NaN or infinite."""
     return all(math.isfinite(loss) for curve in curves for _, loss in curve)
 

@@ -10,32 +10,42 @@ import tensorflow as tf
 
 from uncork.core.base.record import replace
 from uncork.core.documents.plan import Proof
-from uncork.core.edits.edit import Guarantee, loosest
+from uncork.core.edits.edit import Guarantee, find_loosest_guarantee
 from uncork.core.edits.step import LayersInInput, StepEdit, StepsPerExecution
-from uncork.training.optimizer.learning_rate import warms_up
-from uncork.training.run.replay import Recording, replay
+from uncork.training.optimizer.learning_rate import is_warming_up
+from uncork.training.run.replay import BatchRecording, run_replay
 from uncork.training.run.step_settings import StepSettings
-from uncork.training.state.arrays import Replay
-from uncork.training.state.snapshot import Snapshot, give_state, state_of, weights
+from uncork.training.state.arrays import ReplayResult
+from uncork.training.state.snapshot import (
+    Snapshot,
+    read_training_state,
+    read_weights,
+    set_training_state,
+)
 from uncork.verify.criteria.rounding import (
-    ASTRAY_RUNS,
+    DIVERGING_RUNS,
     NUDGED_RUNS,
-    TOO_LITTLE,
-    nudge,
+    TOO_LITTLE_MOVEMENT,
+    can_detect_divergence,
+    create_nudge,
+    differs_only_by_rounding,
     prove_exact,
     prove_rounding,
-    rounds_anew,
-    tell_enough,
-    unrepeatable,
+    refuse_unrepeatable,
 )
 from uncork.verify.provers.data_orders import (
-    MOST_STEPS,
-    Train,
-    order_of,
+    MAX_STEPS,
+    TrainFunction,
     prove_over_orders,
-    some_orders,
+    sample_order,
+    train_over_orders,
 )
-from uncork.verify.provers.handover import FEWEST_STEPS, HandedFit, steps_handed_over, too_large
+from uncork.verify.provers.handover import (
+    MIN_HANDOVER_STEPS,
+    FitHandover,
+    handover_steps,
+    size_refusal,
+)
 
 # Steps compared: enough for several executions of a grouped step, few enough that rounding noise
 # has not yet grown into another trajectory.
@@ -58,7 +68,9 @@ class StepProver:
         recording: What every training reads.
     """
 
-    def __init__(self, original: StepSettings, snapshot: Snapshot, recording: Recording) -> None:
+    def __init__(
+        self, original: StepSettings, snapshot: Snapshot, recording: BatchRecording
+    ) -> None:
         self._original = original
         self._snapshot = snapshot
         self._recording = recording
@@ -73,7 +85,7 @@ class StepProver:
         finally:
             self._snapshot.restore_values()
 
-    def handed_over(self, edits: tuple[StepEdit, ...], budget_s: float) -> HandedFit:
+    def record_handover(self, edits: tuple[StepEdit, ...], budget_s: float) -> FitHandover:
         """What another process needs to compare its training with the original.
 
         Args:
@@ -83,44 +95,46 @@ class StepProver:
         try:
             order = self._order(edits, self._affordable())
             orders, replays = (
-                some_orders(
+                train_over_orders(
                     lambda order, windows: self._run(self._original, order, windows),
-                    held=self._held,
+                    batch_count=self._held,
                     budget_s=budget_s,
-                    unit=int(self._original.model.steps_per_execution),
+                    steps_per_loss=int(self._original.model.steps_per_execution),
                 )
                 if budget_s
                 else ([], [])
             )
-            if not all(replay.judged for replay in replays):
+            if not all(replay.is_loss_comparable for replay in replays):
                 orders, replays = [], []
             runs, refused = self._runs(order)
         finally:
             self._snapshot.restore_values()
         model = self._original.model
-        return HandedFit(
+        return FitHandover(
             weights=[np.asarray(value) for value in model.get_weights()],
-            optimizer=[tf.convert_to_tensor(v.value).numpy() for v in model.optimizer.variables],
+            optimizer_variables=[
+                tf.convert_to_tensor(v.value).numpy() for v in model.optimizer.variables
+            ],
             batches=[tf.nest.map_structure(np.asarray, b) for b in self._recording.batches],
             orders=orders,
             losses=[replay.losses for replay in replays],
-            state=state_of(model),
+            state=read_training_state(model),
             order=order,
             runs=runs,
-            refused=refused,
+            refusal_reason=refused,
         )
 
     def _affordable(self) -> int:
         """Steps of each run that is handed over: fewer where one takes seconds."""
-        few = order_of(self._held, FEWEST_STEPS, seed=0)
+        few = sample_order(self._held, MIN_HANDOVER_STEPS, seed=0)
         self._run(self._original, few)  # traced by then
         begin = time.perf_counter()
         self._run(self._original, few)
-        return steps_handed_over((time.perf_counter() - begin) / len(few))
+        return handover_steps((time.perf_counter() - begin) / len(few))
 
-    def _runs(self, order: list[int]) -> tuple[list[Replay], str]:
+    def _runs(self, order: list[int]) -> tuple[list[ReplayResult], str]:
         """The original twice and nudged; or why there is nothing to compare with."""
-        large = too_large(self._snapshot.bytes)
+        large = size_refusal(self._snapshot.size_bytes)
         if large:
             return [], large
         twice = self._twice(order, "exact")
@@ -131,25 +145,27 @@ class StepProver:
     def _order(self, edits: tuple[StepEdit, ...], steps: int) -> list[int]:
         """Whole executions, and one cut short by the end of the data."""
         group = _group(edits)
-        return order_of(self._held, steps + group + group // 2, seed=0)
+        return sample_order(self._held, steps + group + group // 2, seed=0)
 
-    def _twice(self, order: list[int], kind: Guarantee) -> tuple[Replay, Replay] | Proof:
+    def _twice(
+        self, order: list[int], kind: Guarantee
+    ) -> tuple[ReplayResult, ReplayResult] | Proof:
         """Two runs of the original, or that nothing can be compared with them."""
         original, again = self._both(order)
-        if not original.equals(again):
+        if not original.is_equal_to(again):
             # Rounding has not grown by then.
-            refused = unrepeatable(*self._both(order[:_ROUNDING_STEPS]), kind)
+            refused = refuse_unrepeatable(*self._both(order[:_ROUNDING_STEPS]), kind)
             if refused is not None:
                 return refused
         return original, again
 
-    def _both(self, order: list[int]) -> tuple[Replay, Replay]:
+    def _both(self, order: list[int]) -> tuple[ReplayResult, ReplayResult]:
         return self._run(self._original, order), self._run(self._original, order)
 
-    def _nudged(self, order: list[int]) -> list[Replay]:
+    def _nudged(self, order: list[int]) -> list[ReplayResult]:
         feed = self._recording.feed(order)
         return [
-            replay(self._original, self._snapshot, feed, disturb=nudge(seed))
+            run_replay(self._original, self._snapshot, feed, disturb=create_nudge(seed))
             for seed in range(NUDGED_RUNS)
         ]
 
@@ -162,12 +178,12 @@ class StepProver:
         if tells or not found.passed:
             return found
         return self._by_what_repeats(settings) or replace(
-            found, passed=False, detail=f"{found.detail}; {TOO_LITTLE}"
+            found, passed=False, detail=f"{found.detail}; {TOO_LITTLE_MOVEMENT}"
         )
 
     def _longer_s(self, steps: int) -> float:
         """Seconds for all runs of so many steps more; all is traced by now."""
-        order = order_of(self._held, steps, seed=0)
+        order = sample_order(self._held, steps, seed=0)
         begin = time.perf_counter()
         self._run(self._original, order)
         return _LONGER * (3 + NUDGED_RUNS) * (time.perf_counter() - begin)
@@ -186,12 +202,12 @@ class StepProver:
             return exact, self._trains(start, original)
         nudged = self._nudged(order)
         rounded = prove_rounding(original, nudged, candidate, len(order))
-        if rounded.passed or original.equals(again):
-            tells = tell_enough(start, original, [again, *nudged])
+        if rounded.passed or original.is_equal_to(again):
+            tells = can_detect_divergence(start, original, [again, *nudged])
             return rounded, tells and self._trains(start, original)
         return self._by_what_repeats(settings) or rounded, True
 
-    def _trains(self, start: Replay, end: Replay) -> bool:
+    def _trains(self, start: ReplayResult, end: ReplayResult) -> bool:
         """Some weight of all that learn is another one; or there is none that learns."""
         model = self._original.model
         learning = set(map(id, model.trainable_variables))
@@ -205,70 +221,76 @@ class StepProver:
         By as few steps as it takes, as runs are further apart with each.
         """
         order = self._order(settings.edits, 1)
-        if not rounds_anew(*self._both(order[:1])):
+        if not differs_only_by_rounding(*self._both(order[:1])):
             return None
         start = self._start()
-        original, *others = (self._run(self._original, order) for _ in range(1 + ASTRAY_RUNS))
+        original, *others = (self._run(self._original, order) for _ in range(1 + DIVERGING_RUNS))
         others += self._nudged(order)
-        if not (tell_enough(start, original, others) and self._trains(start, original)):
+        if not (can_detect_divergence(start, original, others) and self._trains(start, original)):
             return None
         return prove_rounding(original, others, self._run(settings, order), len(order))
 
     def _precision(self, settings: StepSettings, budget_s: float) -> Proof:
-        if warms_up(self._original.model.optimizer, MOST_STEPS):
+        if is_warming_up(self._original.model.optimizer, MAX_STEPS):
             detail = "the learning rate is still warmed up in the steps that would be compared"
             return Proof(kind="precision", passed=False, detail=detail)
         accumulated = _accumulated(self._original.model.optimizer)
-        if _UPDATES * accumulated > MOST_STEPS:
+        if _UPDATES * accumulated > MAX_STEPS:
             detail = f"gradients are accumulated over {accumulated} steps, too many to wait for"
             return Proof(kind="precision", passed=False, detail=detail)
         unit = _group(settings.edits)  # losses are read at the end of an execution only
 
-        def train(settings: StepSettings) -> Train:
+        def train(settings: StepSettings) -> TrainFunction:
             return lambda order, windows: self._run(settings, order, windows, unit)
 
         return prove_over_orders(
             train(self._original),
             train(settings),
-            held=self._held,
+            batch_count=self._held,
             budget_s=budget_s,
             start=self._start(),
-            unit=unit,
-            least=_UPDATES * accumulated if accumulated > 1 else 0,
+            steps_per_loss=unit,
+            min_steps=_UPDATES * accumulated if accumulated > 1 else 0,
         )
 
-    def _start(self) -> Replay:
+    def _start(self) -> ReplayResult:
         """What every training begins with."""
         self._snapshot.restore_values()
-        return Replay((), weights(self._original.model), constants=self._snapshot.not_finite)
+        return ReplayResult(
+            (),
+            read_weights(self._original.model),
+            constant_positions=self._snapshot.non_finite_positions,
+        )
 
     def _run(
         self, settings: StepSettings, order: list[int], windows: int = 1, every: int = 1
-    ) -> Replay:
-        feed = self._recording.feed(order, otherwise=settings is not self._original)
-        return replay(settings, self._snapshot, feed, windows=windows, every=every)
+    ) -> ReplayResult:
+        feed = self._recording.feed(order, for_variant=settings is not self._original)
+        return run_replay(settings, self._snapshot, feed, windows=windows, loss_interval=every)
 
 
-def proved_elsewhere(settings: StepSettings, handed: HandedFit) -> Proof:
+def prove_fit_handover(settings: StepSettings, handover: FitHandover) -> Proof:
     """Train as another process did, from its state over its batches; the model is left so.
 
     Args:
         settings: How the step runs here.
-        handed: By :meth:`StepProver.handed_over`.
+        handover: By :meth:`StepProver.handed_over`.
     """
-    if handed.refused:
-        return Proof(kind="exact", passed=False, detail=handed.refused)
-    give_state(settings.model, handed.state)
-    recording = Recording(tuple(handed.batches))
-    return handed.judged(replay(settings, Snapshot(settings.model), recording.feed(handed.order)))
+    if handover.refusal_reason:
+        return Proof(kind="exact", passed=False, detail=handover.refusal_reason)
+    set_training_state(settings.model, handover.state)
+    recording = BatchRecording(tuple(handover.batches))
+    return handover.compare(
+        run_replay(settings, Snapshot(settings.model), recording.feed(handover.order))
+    )
 
 
 def _as_drawn(proof: Proof, edits: tuple[StepEdit, ...]) -> Proof:
     """Numbers that are drawn ahead of the training leave their seeds in another state than it."""
-    if not any(isinstance(edit, LayersInInput) and edit.draws for edit in edits):
+    if not any(isinstance(edit, LayersInInput) and edit.is_random for edit in edits):
         return proof
     detail = f"{proof.detail}; seeds of the first layers run ahead of the training"
-    return replace(proof, kind=loosest(proof.kind, "resampled"), detail=detail)
+    return replace(proof, kind=find_loosest_guarantee(proof.kind, "resampled"), detail=detail)
 
 
 def _accumulated(optimizer: Any) -> int:

@@ -15,11 +15,11 @@ import tensorflow as tf
 from uncork.compat.random_state import random_state, set_random_state
 from uncork.core.documents.plan import Proof
 from uncork.core.edits.step import ReuseIterator, StepEdit
-from uncork.measure.profile.keras_calls import KerasCall, keras_calls
+from uncork.measure.profile.keras_calls import KerasCall, observe_keras_calls
 from uncork.training.input.iterator_reuse import ReusedIterators
 from uncork.training.run.step_settings import StepSettings
-from uncork.training.state.arrays import Replay
-from uncork.training.state.snapshot import Snapshot, variables, weights
+from uncork.training.state.arrays import ReplayResult
+from uncork.training.state.snapshot import Snapshot, read_weights, training_variables
 from uncork.verify.criteria.rounding import prove_exact
 
 # Calls of ``fit`` that are compared, each with one of ``evaluate`` and of ``predict`` behind it.
@@ -34,7 +34,7 @@ _SEED: Final = 20_261
 
 
 @dataclass(frozen=True)
-class Called:
+class RepeatedFit:
     """A call of ``fit`` that a script makes many times.
 
     Attributes:
@@ -45,7 +45,7 @@ class Called:
     fit: Callable[..., Any]
     arguments: Mapping[str, Any]
 
-    def run(self, settings: StepSettings, snapshot: Snapshot) -> tuple[Replay, list[bytes]]:
+    def run(self, settings: StepSettings, snapshot: Snapshot) -> tuple[ReplayResult, list[bytes]]:
         """Some calls from the snapshot, and what ``evaluate`` and ``predict`` answer after each."""
         model, given = settings.model, self.arguments
         snapshot.restore()
@@ -68,27 +68,27 @@ class Called:
                 predicted = _answer(model.predict, given["x"], **brief)
                 answers.append(repr((history, evaluated)).encode())
                 answers += [np.asarray(a).tobytes() for a in keras.tree.flatten(predicted)]
-            return Replay(tuple(losses), weights(model)), answers
+            return ReplayResult(tuple(losses), read_weights(model)), answers
 
 
-def answers_otherwise(edits: tuple[StepEdit, ...]) -> bool:
+def changes_keras_calls(edits: tuple[StepEdit, ...]) -> bool:
     """The last of them changes what is around the steps of Keras's methods, and no step."""
     return bool(edits) and isinstance(edits[-1], ReuseIterator)
 
 
-def prove_calls(
-    called: Called, original: StepSettings, edited: StepSettings, snapshot: Snapshot
+def prove_repeated_fit(
+    repeated_fit: RepeatedFit, original: StepSettings, edited: StepSettings, snapshot: Snapshot
 ) -> Proof:
     """Make the same calls both ways, seeded: all that they train and answer is the same.
 
     Args:
-        called: What the script calls.
+        repeated_fit: What the script calls.
         original: The script's own settings.
         edited: Those to be proved; the iterators that they keep must have been used.
         snapshot: Where both begin. Who calls this gives it back.
     """
-    (first, told), (again, _) = (called.run(original, snapshot) for _ in range(2))
-    candidate, answers = called.run(edited, snapshot)
+    (first, told), (again, _) = (repeated_fit.run(original, snapshot) for _ in range(2))
+    candidate, answers = repeated_fit.run(edited, snapshot)
     refused = _refused(edited, told == answers)
     if refused:
         return Proof(kind="exact", passed=False, detail=refused)
@@ -99,23 +99,23 @@ def prove_calls(
     return Proof(kind="exact", passed=True, detail=how) if proof.passed else proof
 
 
-def prove_answers(run_steps: Callable[[], object]) -> Proof:
+def prove_evaluations(run_steps: Callable[[], object]) -> Proof:
     """Make the calls of ``evaluate`` and ``predict`` that a loop makes, both ways.
 
     Args:
         run_steps: Lets the loop run as it is for some steps.
     """
     until = time.monotonic() + _LOOKING_S
-    with keras_calls() as found:
-        while len(found.last) < _ANSWERS and time.monotonic() < until:
+    with observe_keras_calls() as found:
+        while len(found.last_calls) < _ANSWERS and time.monotonic() < until:
             run_steps()
     iterators = ReusedIterators()
-    same = [_is_same(call, iterators) for call in found.last]
+    same = [_is_same(call, iterators) for call in found.last_calls]
     count = len(same)
     details = {
         "the loop was not seen to call evaluate or predict": not same,
         "evaluations or predictions differ": not all(same),
-        "none of its calls reads through an iterator that is kept": not iterators.calls,
+        "none of its calls reads through an iterator that is kept": not iterators.epoch_count,
     }
     for detail, refused in details.items():
         if refused:
@@ -124,14 +124,14 @@ def prove_answers(run_steps: Callable[[], object]) -> Proof:
     return Proof(kind="exact", passed=True, detail=how)
 
 
-def spared_s(call: KerasCall) -> float:
+def iterator_creation_s(call: KerasCall) -> float:
     """Seconds of a call in which what it reads through is made; the model is left alone.
 
     Args:
         call: That a loop made.
     """
     iterators, state = ReusedIterators(), _State(call.model)
-    ways = (iterators.in_force, nullcontext, iterators.in_force, nullcontext, iterators.in_force)
+    ways = (iterators.active, nullcontext, iterators.active, nullcontext, iterators.active)
     seconds: dict[Any, list[float]] = {way: [] for way in ways}
     try:
         for way in ways:
@@ -140,7 +140,7 @@ def spared_s(call: KerasCall) -> float:
                 begin = time.perf_counter()
                 call.repeat()
                 seconds[way].append(time.perf_counter() - begin)
-            if not iterators.calls or seconds[way][-1] > _LONG_S:
+            if not iterators.epoch_count or seconds[way][-1] > _LONG_S:
                 return 0.0
     except Exception:  # a call need not go well again, and it is not the user's own that fails
         return 0.0
@@ -154,7 +154,7 @@ def _is_same(call: KerasCall, iterators: ReusedIterators) -> bool:
     """As written, twice with what is kept, and as written: each from the same state."""
     state, seen = _State(call.model), set[tuple[bytes, ...]]()
     try:
-        for way in (nullcontext(), iterators.in_force(), iterators.in_force(), nullcontext()):
+        for way in (nullcontext(), iterators.active(), iterators.active(), nullcontext()):
             state.restore()
             with way:
                 answer = call.repeat()
@@ -169,7 +169,7 @@ class _State:
     """All that a call may leave in its model, and the random states of the process."""
 
     def __init__(self, model: Any) -> None:
-        self._values = [(v, tf.identity(v.value)) for v in variables(model)]
+        self._values = [(v, tf.identity(v.value)) for v in training_variables(model)]
         self._random = random_state()
 
     def restore(self) -> None:
@@ -192,6 +192,6 @@ def _answer(ask: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 
 def _refused(edited: StepSettings, is_answered_alike: bool) -> str:
-    if not (edited.iterators and edited.iterators.calls):
+    if not (edited.reused_iterators and edited.reused_iterators.epoch_count):
         return "none of its calls reads through an iterator that is kept"
     return "" if is_answered_alike else "histories, evaluations or predictions differ"

@@ -10,12 +10,15 @@ from uncork.core.base.errors import EditRefused
 from uncork.core.documents.plan import Proof
 from uncork.core.edits.edit import Guarantee
 from uncork.pipeline.equivalence.digests import ElementDigests, EpochDigests, element_digest
-from uncork.pipeline.ir.tree import read
-from uncork.pycode.purity.index_dependence import dependence
-from uncork.pycode.purity.random_draws import drawn_alike, telling_draws
-from uncork.training.input.array_feed import edits_of_arrays
-from uncork.training.input.feed import Feed, executions
-from uncork.training.variant import Version
+from uncork.pipeline.ir.tree import read_pipeline
+from uncork.pycode.purity.index_dependence import find_dependence
+from uncork.pycode.purity.random_draws import (
+    copy_noting_random_batches,
+    copy_with_fixed_random_state,
+)
+from uncork.training.input.array_feed import array_feed_edits
+from uncork.training.input.feed import Feed, iterate_executions
+from uncork.training.variant import Variant
 from uncork.verify.criteria.elements import prove_elements
 from uncork.verify.provers.pipeline import PipelineProver
 
@@ -50,7 +53,7 @@ def prove_batches(
         passes: Epochs to read; what is kept shows in the second one.
         budget_s: Seconds for both.
     """
-    needs = dependence(original.x)
+    needs = find_dependence(original.x)
     if needs == "more":
         return _failed(kind, "the loader does not depend on its index, and on draws, alone")
     if needs == "draws" and kind == "exact":
@@ -59,9 +62,11 @@ def prove_batches(
         return _failed(kind, "a loader that draws nothing has no draws to be made otherwise")
     drew: list[int] = []
     if needs == "draws":
-        original, edited = (f.with_dataset(drawn_alike(f.x)) for f in (original, edited))
+        original, edited = (
+            f.with_dataset(copy_with_fixed_random_state(f.x)) for f in (original, edited)
+        )
     else:
-        original = original.with_dataset(telling_draws(original.x, drew))
+        original = original.with_dataset(copy_noting_random_batches(original.x, drew))
     random = random_state()
     try:
         ours = _epochs(original, model, passes, budget_s / 2)
@@ -71,7 +76,7 @@ def prove_batches(
         set_random_state(random)
     if drew:
         return _failed(kind, f"batch {drew[0]} draws random numbers, others do not")
-    return prove_elements(ours, theirs, kind, whole=False)
+    return prove_elements(ours, theirs, kind, require_complete=False)
 
 
 def prove_arrays(feed: Feed, model: Any, kind: Guarantee, budget_s: float) -> Proof:
@@ -83,9 +88,9 @@ def prove_arrays(feed: Feed, model: Any, kind: Guarantee, budget_s: float) -> Pr
         kind: What is being proved.
         budget_s: Seconds for both.
     """
-    pipeline = read(feed.batches_dataset(model))
+    pipeline = read_pipeline(feed.batches_dataset(model))
     try:
-        candidate = Version(pipeline).with_pipeline_edits(edits_of_arrays(pipeline))
+        candidate = Variant(pipeline).with_pipeline_edits(array_feed_edits(pipeline))
     except EditRefused as refusal:
         return _failed(kind, refusal.received)
     return PipelineProver(pipeline).prove(candidate, kind, min(budget_s, _ARRAYS_S))
@@ -97,7 +102,7 @@ def _failed(kind: Guarantee, detail: str) -> Proof:
 
 def _epochs(feed: Feed, model: Any, passes: int, seconds: float) -> ElementDigests:
     found = []
-    with feed.reading(model) as epochs:
+    with feed.open_epoch_iterator(model) as epochs:
         for _ in range(passes):
             found.append(_epoch(epochs, seconds / passes))
             epochs.reset()
@@ -108,9 +113,9 @@ def _epoch(epochs: Any, seconds: float) -> EpochDigests:
     found: list[str] = []
     deadline = time.monotonic() + seconds
     with epochs.catch_stop_iteration():
-        for begin, end, iterator in executions(epochs):
+        for begin, end, iterator in iterate_executions(epochs):
             for _ in range(begin, end + 1):
                 found.append(element_digest(next(iterator)))
                 if len(found) >= _MOST or time.monotonic() > deadline:
-                    return EpochDigests(tuple(found), complete=False)
-    return EpochDigests(tuple(found), complete=True)
+                    return EpochDigests(tuple(found), is_complete=False)
+    return EpochDigests(tuple(found), is_complete=True)

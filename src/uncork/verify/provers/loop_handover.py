@@ -8,112 +8,119 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
-from uncork.compat.random_state import apart_from_process, random_state
+from uncork.compat.random_state import random_state, without_process_state
 from uncork.core.documents.plan import Proof
-from uncork.training.loop_step.loop_step import Call, TakenStep
-from uncork.training.loop_step.mode import Mode
-from uncork.training.state.arrays import Replay
-from uncork.verify.criteria.rounding import NUDGED_RUNS, unrepeatable
-from uncork.verify.provers.handover import FEWEST_STEPS, HandedCalls, steps_handed_over, too_large
+from uncork.training.loop_step.loop_step import CallArguments, InterceptedStep
+from uncork.training.loop_step.mode import StepMode
+from uncork.training.state.arrays import ReplayResult
+from uncork.verify.criteria.rounding import NUDGED_RUNS, refuse_unrepeatable
+from uncork.verify.provers.handover import (
+    MIN_HANDOVER_STEPS,
+    LoopHandover,
+    handover_steps,
+    size_refusal,
+)
 from uncork.verify.provers.recorded_calls import (
-    MOVES_NOTHING,
+    NO_WEIGHT_CHANGE,
     RecordedTraining,
-    began,
+    initial_state,
+    replay_until_change,
     state_of_step,
-    until_it_moves,
 )
 
 _NOT_SEEN: Final = "no call of the step was seen"
 _PLAIN: Final = (bool, int, float, complex, str, bytes)
 
 
-def handed_over(step: TakenStep) -> HandedCalls:
+def record_loop_handover(step: InterceptedStep) -> LoopHandover:
     """What another process needs; the variables are given back afterwards.
 
     Args:
         step: Seen, with some calls recorded; on the thread that calls it.
     """
-    refused = step.refusal or ("" if step.calls else _NOT_SEEN)
+    refused = step.refusal or ("" if step.recorded_calls else _NOT_SEEN)
     if refused:
-        return HandedCalls(state=[], order=[], runs=[], refused=refused, calls=[], random=())
+        return LoopHandover(
+            state=[], order=[], runs=[], refusal_reason=refused, calls=[], random_states=()
+        )
     now = state_of_step(step)
-    state = began(step, now)
-    values = state.saved
-    refused = too_large(sum(value.nbytes for value in values))
+    state = initial_state(step, now)
+    values = state.initial_values
+    refused = size_refusal(sum(value.nbytes for value in values))
     random = random_state()
-    order, runs = [0], list[Replay]()
+    order, runs = [0], list[ReplayResult]()
     try:
         if not refused:
-            train = RecordedTraining(step, state, random=random)
-            moving = until_it_moves(train, step, state, _order(step, train))
+            train = RecordedTraining(step, state, random_states=random)
+            moving = replay_until_change(train, step, state, _order(step, train))
             if moving is None:
-                refused = MOVES_NOTHING
+                refused = NO_WEIGHT_CHANGE
             else:
                 order, first = moving
                 runs, refused = _runs(step, train, order, first)
     finally:
         now.restore()
-    return HandedCalls(
+    return LoopHandover(
         state=values,
         order=order,
         runs=runs,
-        refused=refused,
-        calls=[_portable(call) for call in step.calls],
-        random=apart_from_process(random),
+        refusal_reason=refused,
+        calls=[_portable(call) for call in step.recorded_calls],
+        random_states=without_process_state(random),
     )
 
 
-def proved_elsewhere(step: TakenStep, mode: Mode, handed: HandedCalls) -> Proof:
+def prove_loop_handover(step: InterceptedStep, mode: StepMode, handover: LoopHandover) -> Proof:
     """Train as another process did, from its state; the variables are left so.
 
     Args:
         step: Seen, with a call recorded; on the thread that calls it.
         mode: How it runs here.
-        handed: By :func:`handed_over`.
+        handover: By :func:`record_loop_handover`.
     """
-    refused = handed.refused or step.refusal or _called_otherwise(step, handed)
+    refused = handover.refusal_reason or step.refusal or _called_otherwise(step, handover)
     if not refused:
         state = state_of_step(step)
-        refused = state.take(handed.state)
+        refused = state.set_initial_values(handover.state)
     if refused:
         return Proof(kind="exact", passed=False, detail=refused)
-    calls = [_as_called(leaves, step.calls[0]) for leaves in handed.calls]
-    function = step.written if mode == Mode.WRITTEN else step.graph(mode)
-    train = RecordedTraining(step, state, calls=calls, random=handed.random)
-    return handed.judged(train.over(function, handed.order))
+    calls = [_as_called(leaves, step.recorded_calls[0]) for leaves in handover.calls]
+    function = step.original if mode == StepMode.ORIGINAL else step.graph_function(mode)
+    train = RecordedTraining(step, state, calls=calls, random_states=handover.random_states)
+    return handover.compare(train.replay(function, handover.order))
 
 
-def _called_otherwise(step: TakenStep, handed: HandedCalls) -> str:
+def _called_otherwise(step: InterceptedStep, handed: LoopHandover) -> str:
     """Why the calls that were recorded there cannot be made here; ``""`` where they can."""
-    if not step.calls:
+    if not step.recorded_calls:
         return _NOT_SEEN
-    count, counts = len(_portable(step.calls[0])), {len(leaves) for leaves in handed.calls}
+    count, counts = len(_portable(step.recorded_calls[0])), {len(leaves) for leaves in handed.calls}
     there = " or ".join(map(str, sorted(counts)))
     return "" if counts == {count} else f"the step gets {count} values here, and {there} there"
 
 
 def _runs(
-    step: TakenStep, train: RecordedTraining, order: list[int], first: Replay
-) -> tuple[list[Replay], str]:
+    step: InterceptedStep, train: RecordedTraining, order: list[int], first: ReplayResult
+) -> tuple[list[ReplayResult], str]:
     """The original twice and nudged; or why there is nothing to compare with."""
-    again = train.over(step.written, order)
-    differ = unrepeatable(first, again, "exact")
+    again = train.replay(step.original, order)
+    differ = refuse_unrepeatable(first, again, "exact")
     if differ is not None:
         return [], differ.detail
-    nudged = [train.over(step.written, order, seed=seed) for seed in range(NUDGED_RUNS)]
+    nudged = [train.replay(step.original, order, seed=seed) for seed in range(NUDGED_RUNS)]
     return [first, again, *nudged], ""
 
 
-def _order(step: TakenStep, train: RecordedTraining) -> list[int]:
-    few = [n % len(step.calls) for n in range(FEWEST_STEPS)]
-    train.over(step.written, few)  # traced by then
+def _order(step: InterceptedStep, train: RecordedTraining) -> list[int]:
+    few = [n % len(step.recorded_calls) for n in range(MIN_HANDOVER_STEPS)]
+    train.replay(step.original, few)  # traced by then
     begin = time.perf_counter()
-    train.over(step.written, few)
-    steps = steps_handed_over((time.perf_counter() - begin) / len(few))
-    return [n % len(step.calls) for n in range(steps)]
+    train.replay(step.original, few)
+    steps = handover_steps((time.perf_counter() - begin) / len(few))
+    return [n % len(step.recorded_calls) for n in range(steps)]
 
 
-def _portable(call: Call) -> list[Any]:
+def _portable(call: CallArguments) -> list[Any]:
     """Its leaves; None for one that only this process has."""
     return [_taken(leaf) for leaf in tf.nest.flatten(call, expand_composites=True)]
 
@@ -125,11 +132,11 @@ def _taken(leaf: Any) -> Any:
     return ("value", leaf) if isinstance(leaf, (np.ndarray, np.generic, *_PLAIN)) else None
 
 
-def _as_called(leaves: list[Any], like: Call) -> Call:
+def _as_called(leaves: list[Any], like: CallArguments) -> CallArguments:
     """A call as it was made there, with this process's own objects in it."""
     own = tf.nest.flatten(like, expand_composites=True)
     taken = [_given(leaf, each) for leaf, each in zip(leaves, own, strict=True)]
-    call: Call = tf.nest.pack_sequence_as(like, taken, expand_composites=True)
+    call: CallArguments = tf.nest.pack_sequence_as(like, taken, expand_composites=True)
     return call
 
 

@@ -17,23 +17,23 @@ import tensorflow as tf
 from uncork.compat.random_state import random_state, set_random_state
 from uncork.core.base.record import replace
 from uncork.core.documents.plan import Proof
-from uncork.core.edits.edit import loosest
+from uncork.core.edits.edit import find_loosest_guarantee
 from uncork.core.edits.step import PadArguments, PadLengths, StepEdit
-from uncork.core.evidence.batches import OpenAxis
-from uncork.training.input.feed import Feed, executions
+from uncork.core.evidence.batches import VaryingAxis
+from uncork.training.input.feed import Feed, iterate_executions
 from uncork.training.loop_step.graph_state import GraphState
-from uncork.training.loop_step.loop_step import Call
+from uncork.training.loop_step.loop_step import CallArguments
 from uncork.training.memory.batch_independence import (
-    draws_by_itself,
-    why_not_in_parts,
-    without_draws,
+    disable_random_layers,
+    has_per_example_randomness,
+    micro_batch_refusal,
 )
-from uncork.training.run.replay import Recording, replay
+from uncork.training.run.replay import BatchRecording, run_replay
 from uncork.training.run.step_settings import StepSettings
 from uncork.training.state.snapshot import Snapshot
-from uncork.training.transforms.batch_shapes import Shapes, filled_up
-from uncork.training.transforms.padded_arguments import argument_shapes, form_of
-from uncork.verify.provers.data_orders import order_of
+from uncork.training.transforms.batch_shapes import BatchShapes, pad_shapes
+from uncork.training.transforms.padded_arguments import describe_call_form, read_argument_shapes
+from uncork.verify.provers.data_orders import sample_order
 from uncork.verify.provers.fit_step import StepProver
 
 # Batches that are looked at, and of these compared at most: XLA compiles the step for each of their
@@ -43,17 +43,17 @@ _COMPARED: Final = 8
 _STEPS: Final = 8
 # Relative and absolute. Of tokens Keras's metrics weigh what a batch tells by all its positions,
 # masked ones too: a mean over batches of many lengths is another one, and most often by more.
-ALIKE: Final = 3e-3
+METRIC_TOLERANCE: Final = 3e-3
 _NOTHING: Final = "of the first batches none is filled up in axis {axis} of tensor {tensor}"
 _DRAWN: Final = "without what layers drop at random, of which longer rows draw more"
 
 
-def prove_filled_up(
+def prove_padded(
     model: Any,
     snapshot: Snapshot,
-    versions: tuple[tuple[StepEdit, ...], tuple[StepEdit, ...]],
-    pairs: Any,
-    validated: Feed | None,
+    step_edits: tuple[tuple[StepEdit, ...], tuple[StepEdit, ...]],
+    batch_pairs: Any,
+    validation_feed: Feed | None,
     budget_s: float,
 ) -> Proof:
     """Compare weights, and what the training tells of itself, after the same steps.
@@ -63,22 +63,23 @@ def prove_filled_up(
     Args:
         model: The user's.
         snapshot: Where both start.
-        versions: Edits of the step as it is, and as it is to be.
-        pairs: Of batches, from :meth:`~uncork.training.run.step_settings.StepSettings.in_two`.
-        validated: What the training is validated on; None where that may not be tried.
+        step_edits: Edits of the step as it is, and as it is to be.
+        batch_pairs: Of batches, from
+            :meth:`~uncork.training.run.step_settings.StepSettings.in_two`.
+        validation_feed: What the training is validated on; None where that may not be tried.
         budget_s: Seconds.
     """
     until = time.monotonic() + budget_s
-    edit = next(edit for edit in versions[1] if isinstance(edit, PadLengths))
-    recording, untold = _telling(Recording.in_two(pairs, **_RECORDED), edit.axes)
+    edit = next(edit for edit in step_edits[1] if isinstance(edit, PadLengths))
+    recording, untold = _telling(BatchRecording.from_pairs(batch_pairs, **_RECORDED), edit.axes)
     held_out = None
-    if edit.validation and not untold:
-        held_out, untold = _held_out(StepSettings(model, versions[1]), validated, edit.axes)
+    if edit.has_validation and not untold:
+        held_out, untold = _held_out(StepSettings(model, step_edits[1]), validation_feed, edit.axes)
     if untold:
         return Proof(kind="rounding", passed=False, detail=untold)
-    drawn = draws_by_itself(model) and why_not_in_parts(model) is None
-    with without_draws(model) if drawn else nullcontext():
-        original, edited = (StepSettings(model, edits) for edits in versions)
+    drawn = has_per_example_randomness(model) and micro_batch_refusal(model) is None
+    with disable_random_layers(model) if drawn else nullcontext():
+        original, edited = (StepSettings(model, edits) for edits in step_edits)
         recording = _affordable(original, snapshot, recording, len(edit.axes), budget_s)
         left_s = until - time.monotonic()
         proof = StepProver(original, snapshot, recording).prove(edited, "rounding", left_s)
@@ -86,25 +87,27 @@ def prove_filled_up(
         if proof.passed:
             others = _told_otherwise(original, edited, snapshot, recording)
         if held_out and proof.passed and not others:
-            held_out = held_out.first(len(recording.batches))
+            held_out = held_out.first_batches(len(recording.batches))
             others = _told_otherwise(original, edited, snapshot, held_out, validates=True)
     if others:
         return replace(proof, passed=False, detail=others)
-    kind = loosest(proof.kind, "resampled" if drawn else "rounding")
+    kind = find_loosest_guarantee(proof.kind, "resampled" if drawn else "rounding")
     return replace(proof, kind=kind, detail=f"{proof.detail}; {_DRAWN}" if drawn else proof.detail)
 
 
 def _held_out(
-    edited: StepSettings, validated: Feed | None, axes: Sequence[OpenAxis]
-) -> tuple[Recording | None, str]:
+    edited: StepSettings, validated: Feed | None, axes: Sequence[VaryingAxis]
+) -> tuple[BatchRecording | None, str]:
     """As :func:`_telling`, of what the training is validated on."""
     if validated is None:
         return None, "what it is validated on may not be tried in this process"
-    found, untold = _telling(Recording.in_two(edited.in_two(validated), **_RECORDED), axes)
+    found, untold = _telling(
+        BatchRecording.from_pairs(edited.batch_pairs(validated), **_RECORDED), axes
+    )
     return found, untold and f"{untold}, of those that it is validated on"
 
 
-def compared(step_s: float, budget_s: float, axes: int) -> int:
+def compared_batch_count(step_s: float, budget_s: float, axis_count: int) -> int:
     """How many batches can be compared, of which each shape is compiled for both sides.
 
     Those that tell something of each axis are in any case.
@@ -112,33 +115,37 @@ def compared(step_s: float, budget_s: float, axes: int) -> int:
     Args:
         step_s: What one takes of a shape that is new.
         budget_s: Seconds; of these, half may go into compiling.
-        axes: That are filled up.
+        axis_count: That are filled up.
 
     Example:
-        >>> [compared(step_s, 90.0, axes=1) for step_s in (0.5, 5.0, 60.0)]
+        >>> [compared_batch_count(step_s, 90.0, axis_count=1) for step_s in (0.5, 5.0, 60.0)]
         [8, 4, 2]
     """
-    return max(2 * axes, min(_COMPARED, int(budget_s / 2 / (2 * step_s))))
+    return max(2 * axis_count, min(_COMPARED, int(budget_s / 2 / (2 * step_s))))
 
 
 def _affordable(
-    original: StepSettings, snapshot: Snapshot, recording: Recording, axes: int, budget_s: float
-) -> Recording:
+    original: StepSettings,
+    snapshot: Snapshot,
+    recording: BatchRecording,
+    axes: int,
+    budget_s: float,
+) -> BatchRecording:
     """The first batches of a recording, as many as there is time to compile for."""
     start = time.monotonic()
     try:
-        replay(original, snapshot, recording.feed((0,)))
+        run_replay(original, snapshot, recording.feed((0,)))
     finally:
         snapshot.restore_values()
-    most = compared(time.monotonic() - start, budget_s, axes)
-    return recording.first(most)
+    most = compared_batch_count(time.monotonic() - start, budget_s, axes)
+    return recording.first_batches(most)
 
 
 def _told_otherwise(
     original: StepSettings,
     edited: StepSettings,
     snapshot: Snapshot,
-    recording: Recording,
+    recording: BatchRecording,
     *,
     validates: bool = False,
 ) -> str:
@@ -146,9 +153,9 @@ def _told_otherwise(
 
     That are Keras's metrics, or what a ``train_step`` of the user's own makes.
     """
-    order = order_of(len(recording.batches), _STEPS, seed=0)
+    order = sample_order(len(recording.batches), _STEPS, seed=0)
     as_it_is, filled = (
-        _told(settings, snapshot, recording.feed(order, otherwise=settings is edited), validates)
+        _told(settings, snapshot, recording.feed(order, for_variant=settings is edited), validates)
         for settings in (original, edited)
     )
     others = [
@@ -165,13 +172,13 @@ def _told(
     model, found = settings.model, dict[str, list[Any]]()
     snapshot.restore_values()
     try:
-        with settings.active(), feed.reading(model) as epochs:
+        with settings.active(), feed.open_epoch_iterator(model) as epochs:
             model.reset_metrics()
             if validates:
                 model.make_test_function()
             step = model.test_function if validates else model.train_function
             with epochs.catch_stop_iteration():
-                for _, _, iterator in executions(epochs):
+                for _, _, iterator in iterate_executions(epochs):
                     for name, value in step(iterator).items():
                         parts = keras.tree.flatten(value)
                         found.setdefault(name, []).extend(map(np.asarray, parts))
@@ -183,56 +190,65 @@ def _told(
 def _alike(ours: list[Any], theirs: list[Any]) -> bool:
     pairs = zip(ours, theirs, strict=False)
     return len(ours) == len(theirs) and all(
-        a.shape == b.shape and np.allclose(a, b, rtol=ALIKE, atol=ALIKE, equal_nan=True)
+        a.shape == b.shape
+        and np.allclose(a, b, rtol=METRIC_TOLERANCE, atol=METRIC_TOLERANCE, equal_nan=True)
         for a, b in pairs
     )
 
 
-def _telling(recording: Recording, axes: Sequence[OpenAxis]) -> tuple[Recording, str]:
-    """Those batches of a recording, as of :func:`telling`."""
+def _telling(recording: BatchRecording, axes: Sequence[VaryingAxis]) -> tuple[BatchRecording, str]:
+    """Those batches of a recording, as of :func:`select_padded_batches`."""
     before, after = (
-        [argument_shapes(tf.nest.flatten(batch)) for batch in each]
-        for each in (recording.batches, recording.otherwise)
+        [read_argument_shapes(tf.nest.flatten(batch)) for batch in each]
+        for each in (recording.batches, recording.variant_batches)
     )
-    numbers, untold = telling(before, after, axes)
-    return Recording(
-        tuple(recording.batches[n] for n in numbers), tuple(recording.otherwise[n] for n in numbers)
+    numbers, untold = select_padded_batches(before, after, axes)
+    return BatchRecording(
+        tuple(recording.batches[n] for n in numbers),
+        tuple(recording.variant_batches[n] for n in numbers),
     ), untold
 
 
-def telling(
-    before: Sequence[Shapes], after: Sequence[Shapes], axes: Sequence[OpenAxis]
+def select_padded_batches(
+    original_shapes: Sequence[BatchShapes],
+    padded_shapes: Sequence[BatchShapes],
+    axes: Sequence[VaryingAxis],
 ) -> tuple[list[int], str]:
     """For each axis the batches that are filled up most, and get longest; then the first ones.
 
     Args:
-        before: Shapes of each batch as it is.
-        after: And filled up.
+        original_shapes: Shapes of each batch as it is.
+        padded_shapes: And filled up.
         axes: That are.
 
     Returns:
         Their numbers, and in which axis none of them is filled up; ``""`` where there is none.
 
     Example:
-        >>> axes = (OpenAxis(tensor=0, axis=1, longest=20),)
-        >>> telling([((2, 8),), ((2, 5),), ((2, 12),)], [((2, 8),), ((2, 8),), ((2, 16),)], axes)
+        >>> axes = (VaryingAxis(tensor_index=0, axis=1, max_length=20),)
+        >>> select_padded_batches(
+        ...     [((2, 8),), ((2, 5),), ((2, 12),)], [((2, 8),), ((2, 8),), ((2, 16),)], axes
+        ... )
         ([2, 0, 1], '')
-        >>> telling([((2, 8),)], [((2, 8),)], axes)[1]
+        >>> select_padded_batches([((2, 8),)], [((2, 8),)], axes)[1]
         'of the first batches none is filled up in axis 1 of tensor 0'
     """
 
-    def grown(each: OpenAxis, n: int) -> int:
-        return after[n][each.tensor][each.axis] - before[n][each.tensor][each.axis]
+    def grown(each: VaryingAxis, n: int) -> int:
+        return (
+            padded_shapes[n][each.tensor_index][each.axis]
+            - original_shapes[n][each.tensor_index][each.axis]
+        )
 
-    every, chosen = range(len(before)), list[int]()
-    if not before:
+    every, chosen = range(len(original_shapes)), list[int]()
+    if not original_shapes:
         return [], "no batch was seen"
     for each in axes:
         chosen.append(max(every, key=lambda n: grown(each, n)))
-        chosen.append(max(every, key=lambda n: after[n][each.tensor][each.axis]))
+        chosen.append(max(every, key=lambda n: padded_shapes[n][each.tensor_index][each.axis]))
     numbers = [*dict.fromkeys([*chosen, *every])][:_COMPARED]
     untold = (
-        _NOTHING.format(axis=each.axis, tensor=each.tensor)
+        _NOTHING.format(axis=each.axis, tensor=each.tensor_index)
         for each in axes
         if not any(grown(each, n) for n in numbers)
     )
@@ -242,35 +258,41 @@ def telling(
 _AS_LONG: Final = "the step returns what is as long as its arguments"
 
 
-def telling_calls(calls: Sequence[Call], edit: PadArguments) -> tuple[list[Call], str]:
+def select_padded_calls(
+    calls: Sequence[CallArguments], edit: PadArguments
+) -> tuple[list[CallArguments], str]:
     """Of recorded calls those that are filled up most, and get longest.
 
     Returns:
         These, and in which axis none of them is filled up; ``""`` where there is none.
     """
-    calls = [(args, kwargs) for args, kwargs in calls if form_of(args, kwargs) == edit.form]
-    before = [argument_shapes(tf.nest.flatten(call)) for call in calls]
-    after = [filled_up(shapes, edit.axes, edit.multiple) for shapes in before]
-    numbers, untold = telling(before, after, edit.axes)
+    calls = [
+        (args, kwargs)
+        for args, kwargs in calls
+        if describe_call_form(args, kwargs) == edit.call_signature
+    ]
+    before = [read_argument_shapes(tf.nest.flatten(call)) for call in calls]
+    after = [pad_shapes(shapes, edit.axes, edit.multiple) for shapes in before]
+    numbers, untold = select_padded_batches(before, after, edit.axes)
     return [calls[n] for n in numbers], untold
 
 
-def returns_otherwise(
-    written: Callable[..., Any],
-    otherwise: Callable[..., Any],
-    calls: Sequence[Call],
+def returned_value_difference(
+    original: Callable[..., Any],
+    padded: Callable[..., Any],
+    calls: Sequence[CallArguments],
     state: GraphState,
 ) -> str:
     """What the step gives back counts what its arguments are filled up with; ``""`` if not.
 
     Args:
-        written: The step.
-        otherwise: The same on longer arguments.
+        original: The step.
+        padded: The same on longer arguments.
         calls: Of it.
         state: Where both begin; it is not given back.
     """
     random, found = random_state(), list[list[Any]]()
-    for function in (written, otherwise):
+    for function in (original, padded):
         set_random_state(random)
         state.restore()
         found.append([_returned(function(*args, **kwargs)) for args, kwargs in calls])
@@ -289,4 +311,6 @@ def _returned(found: Any) -> list[Any]:
 def _equal_results(one: Any, other: Any) -> bool:
     if one.dtype.kind not in "fc":
         return bool(np.array_equal(one, other))
-    return bool(np.allclose(one, other, rtol=ALIKE, atol=ALIKE, equal_nan=True))
+    return bool(
+        np.allclose(one, other, rtol=METRIC_TOLERANCE, atol=METRIC_TOLERANCE, equal_nan=True)
+    )

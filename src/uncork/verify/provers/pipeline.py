@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from uncork.core.base.record import replace
 from uncork.core.documents.plan import Proof
-from uncork.core.edits.edit import Edit, Guarantee, loosest
+from uncork.core.edits.edit import Edit, Guarantee, find_loosest_guarantee
 from uncork.core.edits.pipeline import (
     Cache,
     DiskCache,
@@ -21,23 +21,29 @@ from uncork.core.edits.pipeline import (
     ReadAhead,
     VectorizeMap,
 )
-from uncork.core.evidence.stage import ENDLESS
-from uncork.pipeline.equivalence.closeness import closeness
+from uncork.core.evidence.stage import INFINITE_LENGTH
+from uncork.pipeline.equivalence.closeness import compare_closeness
 from uncork.pipeline.equivalence.digests import ElementDigests, element_digests
-from uncork.pipeline.equivalence.samples import draws, sample_digests
-from uncork.pipeline.equivalence.seeded_twin import seeded
-from uncork.pipeline.ir.element_order import in_order, leaves_order_open
+from uncork.pipeline.equivalence.samples import has_random_functions, sample_digests
+from uncork.pipeline.equivalence.seeded_twin import create_seeded_copy
+from uncork.pipeline.ir.element_order import has_nondeterministic_order, with_deterministic_order
 from uncork.pipeline.ir.node import Node
-from uncork.pipeline.ir.python_functions import keeps_python
-from uncork.pipeline.ir.tree import Pipeline, Place
-from uncork.pipeline.profile.element_ratios import DROPPING, static_ratio
-from uncork.pipeline.profile.probes import count
-from uncork.pipeline.profile.throughput import supply
+from uncork.pipeline.ir.python_functions import has_memoized_python
+from uncork.pipeline.ir.tree import Pipeline, StageLocation
+from uncork.pipeline.profile.element_ratios import DROPPING_KINDS, static_ratio
+from uncork.pipeline.profile.probes import count_elements
+from uncork.pipeline.profile.throughput import measure_supply
 from uncork.pipeline.runtime.cache_fill import fill_caches
-from uncork.pipeline.runtime.subset import shortened
-from uncork.pipeline.transforms.apply import apply
-from uncork.training.variant import Version
-from uncork.verify.criteria.elements import IN_VAIN, LEAST, prove_alive, prove_close, prove_elements
+from uncork.pipeline.runtime.subset import take_every_nth
+from uncork.pipeline.transforms.apply import apply_edit
+from uncork.training.variant import Variant
+from uncork.verify.criteria.elements import (
+    MIN_ELEMENTS,
+    TOO_FEW_COMPARED,
+    frozen_randomness_reason,
+    prove_elements,
+    prove_elements_close,
+)
 
 _SEED = 20261
 _OPEN = "in order, which the script leaves open (deterministic=False)"
@@ -82,19 +88,19 @@ def _extent(edits: Sequence[Edit], edited: Pipeline, seconds: float) -> _Extent:
     caches = any(isinstance(edit, kinds) for edit in edits)
     # What works on stacks may differ in rare elements only: as many as a while allows.
     stacks = any(isinstance(edit, VectorizeMap) for edit in edits)
-    endless = edited.cardinality == ENDLESS
+    endless = edited.cardinality == INFINITE_LENGTH
     if caches and endless:
         # What a cache holds shows only when it is read again.
         needed = 2 * _batches_of_caches(edited, seconds)
-        return _Extent(1, max(2 * _SOME, needed), max(LEAST, needed), whole=False)
+        return _Extent(1, max(2 * _SOME, needed), max(MIN_ELEMENTS, needed), whole=False)
     if caches:
-        return _Extent(2, _MANY, LEAST, whole=True)
+        return _Extent(2, _MANY, MIN_ELEMENTS, whole=True)
     ahead = [edit for edit in edits if isinstance(edit, ReadAhead)]
     # What is read by several threads shows where one input ends and the next one begins.
     inputs = max((_batches_of_inputs(edited, edit) for edit in ahead), default=(0, 0))
     most = _MANY if stacks else max(_SOME, inputs[1])
-    least = max(LEAST, inputs[0])
-    repeated = any(place.node.kind == "repeat" for place in edited.places)
+    least = max(MIN_ELEMENTS, inputs[0])
+    repeated = any(place.node.kind == "repeat" for place in edited.stage_locations)
     if endless or (repeated and not 0 <= edited.cardinality <= most):
         return _Extent(1, 2 * most, least, whole=False)
     return _Extent(2, most, least, whole=False)
@@ -105,8 +111,8 @@ def _batches_of_inputs(pipeline: Pipeline, edit: ReadAhead) -> tuple[int, int]:
 
     As far as the place of the edit is still where it was.
     """
-    place = pipeline.places[min(edit.stage, len(pipeline.places) - 1)]
-    first, more = (_of_whole(place, n * edit.elements) for n in (1, 2 * edit.readers))
+    place = pipeline.stage_locations[min(edit.stage, len(pipeline.stage_locations) - 1)]
+    first, more = (_of_whole(place, n * edit.elements_per_reader) for n in (1, 2 * edit.readers))
     return min(first + 1, _MANY), min(more, _MANY)
 
 
@@ -115,38 +121,38 @@ def _batches_of_caches(pipeline: Pipeline, seconds: float) -> int:
 
     More than anybody compares where that cannot be told.
     """
-    return max((_batches_of(place, seconds) for place in pipeline.places), default=0)
+    return max((_batches_of(place, seconds) for place in pipeline.stage_locations), default=0)
 
 
-def _batches_of(place: Place, seconds: float) -> int:
+def _batches_of(place: StageLocation, seconds: float) -> int:
     node = place.node
-    if not (node.in_memory or node.own_files or keeps_python(node)):
+    if not (node.is_memory_cache or node.uncork_cache_files or has_memoized_python(node)):
         return 0
     elements: float | None = int(place.node.dataset.cardinality())
     if elements == tf.data.UNKNOWN_CARDINALITY:
         counted = place.node.inputs[0] if place.node.inputs else place.node
-        elements = count(counted.dataset, budget_s=seconds)
+        elements = count_elements(counted.dataset, budget_s=seconds)
     return _MANY if elements is None else _of_whole(place, elements)
 
 
-def _of_whole(place: Place, count: float) -> int:
+def _of_whole(place: StageLocation, count: float) -> int:
     """Elements of the whole pipeline for so many of one of its stages."""
     branch, position = place
     above, elements = branch.stages[position + 1 :], float(count)
     while True:
         for node in above:
             ratio = static_ratio(node)
-            if ratio is None and node.kind not in DROPPING:
+            if ratio is None and node.kind not in DROPPING_KINDS:
                 return _MANY  # one element may become many
             elements /= ratio or 1.0
-        if branch.within is None:
+        if branch.parent is None:
             return math.ceil(elements)
-        joint, above = branch.within.stages[0], branch.within.stages[1:]
+        joint, above = branch.parent.stages[0], branch.parent.stages[1:]
         share = _share(joint, branch.root)
         if not share:
             return _MANY
         elements /= share
-        branch = branch.within
+        branch = branch.parent
 
 
 def _share(joint: Node, branch: Node) -> float | None:
@@ -161,17 +167,20 @@ def _share(joint: Node, branch: Node) -> float | None:
 
 def _digests(twin: Pipeline, extent: _Extent, seconds: float) -> ElementDigests:
     return element_digests(
-        in_order(twin), epochs=extent.epochs, max_elements=extent.most, max_s=seconds
+        with_deterministic_order(twin),
+        epochs=extent.epochs,
+        max_elements=extent.most,
+        max_s=seconds,
     )
 
 
 def _part(pipeline: Pipeline, parts: int) -> Pipeline:
     """The pipeline over a part of its data, where that can be cut."""
-    return pipeline if parts == 1 else shortened(pipeline, parts) or pipeline
+    return pipeline if parts == 1 else take_every_nth(pipeline, parts) or pipeline
 
 
 def _is_enough(cut: Pipeline | None) -> bool:
-    return cut is not None and cut.cardinality >= LEAST
+    return cut is not None and cut.cardinality >= MIN_ELEMENTS
 
 
 class PipelineProver:
@@ -189,7 +198,7 @@ class PipelineProver:
         # Edits that were seen to round otherwise, and to do nothing else.
         self._rounding: set[Edit] = set()
 
-    def prove(self, candidate: Version, guarantee: Guarantee, budget_s: float) -> Proof:
+    def prove(self, candidate: Variant, guarantee: Guarantee, budget_s: float) -> Proof:
         """Put a rewritten pipeline to the test, against the original and not the step before."""
         assert self._original is not None
         assert candidate.pipeline is not None
@@ -198,38 +207,41 @@ class PipelineProver:
         if mismatch:
             return Proof(kind=guarantee, passed=False, detail=mismatch)
         seconds = budget_s / 3
-        extent = _extent(candidate.edits, edited, seconds)
+        extent = _extent(candidate.pipeline_edits, edited, seconds)
         if extent.most >= _MANY and not extent.whole:
             seconds = min(seconds, _A_WHILE_S)
         for number, parts in enumerate(self._parts(edited, seconds) if extent.whole else [1]):
             proof = self._compared(candidate, guarantee, extent, seconds / (1 + number), parts)
-            if IN_VAIN not in proof.detail:
+            if TOO_FEW_COMPARED not in proof.detail:
                 break
-        if leaves_order_open(self._original):
-            kind, detail = loosest(guarantee, "resampled"), f"{proof.detail}; {_OPEN}"
+        if has_nondeterministic_order(self._original):
+            kind, detail = (
+                find_loosest_guarantee(guarantee, "resampled"),
+                f"{proof.detail}; {_OPEN}",
+            )
             proof = replace(proof, kind=kind, detail=detail if proof.passed else proof.detail)
         if proof.passed and parts > 1:
             proof = replace(proof, detail=f"{proof.detail}; {_PART.format(parts=parts)}")
-        if not proof.passed or not draws(self._original):
+        if not proof.passed or not has_random_functions(self._original):
             return proof
         frozen = self._frozen(candidate.pipeline, seconds=budget_s / 3, parts=parts)
         return replace(proof, passed=False, detail=frozen) if frozen else proof
 
     def _compared(
         self,
-        candidate: Version,
+        candidate: Variant,
         guarantee: Guarantee,
         extent: _Extent,
         seconds: float,
         parts: int,
     ) -> Proof:
         edited = self._edited_twin(candidate)
-        if any(isinstance(edit, ParallelMap) for edit in candidate.edits):
+        if any(isinstance(edit, ParallelMap) for edit in candidate.pipeline_edits):
             # Some step gave the draws to whichever call comes first. Seeding a twin again leaves
             # its seeds and makes those calls serial: equal draws meet equal elements.
-            edited = seeded(edited, _SEED)
+            edited = create_seeded_copy(edited, _SEED)
         edited = _part(edited, parts)
-        stacks = {edit for edit in candidate.edits if isinstance(edit, VectorizeMap)}
+        stacks = {edit for edit in candidate.pipeline_edits if isinstance(edit, VectorizeMap)}
         if guarantee == "rounding":
             proof = self._close(edited, extent, seconds, parts)
             if proof.passed:
@@ -239,15 +251,17 @@ class PipelineProver:
             self._original_passes(extent, seconds, parts),
             _digests(edited, extent, seconds),
         )
-        if parts > 1 and not (original.complete and found.complete):
+        if parts > 1 and not (original.is_complete and found.is_complete):
             # Also where both end with the same error: then nothing was kept and read again.
-            detail = f"only {found.elements} elements of a part of the data {IN_VAIN}"
+            detail = f"only {found.element_count} elements of a part of the data {TOO_FEW_COMPARED}"
             return Proof(kind=guarantee, passed=False, detail=detail)
-        proof = prove_elements(original, found, guarantee, whole=extent.whole, least=extent.least)
+        proof = prove_elements(
+            original, found, guarantee, require_complete=extent.whole, min_elements=extent.least
+        )
         if not proof.passed and stacks & self._rounding:
             # What an earlier step rounded stays rounded: the original is compared with all.
             proof = self._close(edited, extent, seconds, parts)
-            return replace(proof, kind=loosest(guarantee, proof.kind))
+            return replace(proof, kind=find_loosest_guarantee(guarantee, proof.kind))
         return proof
 
     def _parts(self, edited: Pipeline, seconds: float) -> list[int]:
@@ -259,24 +273,26 @@ class PipelineProver:
         assert self._original is not None
         if self._pass_s is None:
             twin = self._twin()
-            rate = supply(in_order(twin), budget_s=min(_LOOK_S, seconds / 4)).batches_per_s
+            rate = measure_supply(
+                with_deterministic_order(twin), budget_s=min(_LOOK_S, seconds / 4)
+            ).batches_per_s
             self._pass_s = twin.cardinality / rate if rate and twin.cardinality > 0 else 0.0
         needed_s = 2 * _DIGESTED * self._pass_s
         numbers = [max(1, math.ceil(needed_s / seconds * times)) for times in (1, _SLOWER)]
-        found = [n if n == 1 or _is_enough(shortened(edited, n)) else 1 for n in numbers]
+        found = [n if n == 1 or _is_enough(take_every_nth(edited, n)) else 1 for n in numbers]
         return list(dict.fromkeys(found))
 
     def _close(self, edited: Pipeline, extent: _Extent, seconds: float, parts: int) -> Proof:
-        return prove_close(
-            closeness(
-                in_order(_part(self._twin(), parts)),
-                in_order(edited),
+        return prove_elements_close(
+            compare_closeness(
+                with_deterministic_order(_part(self._twin(), parts)),
+                with_deterministic_order(edited),
                 epochs=extent.epochs,
-                most=extent.most,
+                max_elements=extent.most,
                 max_s=2 * seconds,
             ),
-            whole=extent.whole,
-            least=extent.least,
+            require_complete=extent.whole,
+            min_elements=extent.least,
         )
 
     def _mismatch(self, candidate: Pipeline, edited: Pipeline) -> str:
@@ -289,21 +305,21 @@ class PipelineProver:
             return (
                 f"the length changed from {self._original.cardinality} to {candidate.cardinality}"
             )
-        if leaves_order_open(candidate) and not leaves_order_open(self._original):
+        if has_nondeterministic_order(candidate) and not has_nondeterministic_order(self._original):
             # Compared are elements in order, so this would not be seen.
             return "faster elements might overtake slower ones, which the script does not allow"
         return ""
 
-    def _edited_twin(self, candidate: Version) -> Pipeline:
+    def _edited_twin(self, candidate: Variant) -> Pipeline:
         twin = self._twin()
-        for edit in candidate.edits:
-            twin = apply(twin, edit)
+        for edit in candidate.pipeline_edits:
+            twin = apply_edit(twin, edit)
         return twin
 
     def _twin(self) -> Pipeline:
         """A new one for each use: a shuffle counts the passes over it and draws another order."""
         assert self._original is not None
-        return seeded(self._original, _SEED)
+        return create_seeded_copy(self._original, _SEED)
 
     def _original_passes(self, extent: _Extent, seconds: float, parts: int) -> ElementDigests:
         key = extent, seconds, parts
@@ -320,13 +336,14 @@ class PipelineProver:
         assert self._original is not None
         epochs = self._passes_to_tell()
         if parts not in self._samples:
-            real = in_order(_part(self._original, parts))
+            real = with_deterministic_order(_part(self._original, parts))
             self._samples[parts] = sample_digests(real, epochs=epochs, max_s=seconds)
         cut = _part(edited, parts)
         if not fill_caches(cut, seconds):
-            return f"whether it still draws anew: nothing {IN_VAIN}"
-        return prove_alive(
-            self._samples[parts], sample_digests(in_order(cut), epochs=epochs, max_s=seconds)
+            return f"whether it still draws anew: nothing {TOO_FEW_COMPARED}"
+        return frozen_randomness_reason(
+            self._samples[parts],
+            sample_digests(with_deterministic_order(cut), epochs=epochs, max_s=seconds),
         )
 
     def _passes_to_tell(self) -> int:
