@@ -206,7 +206,7 @@ def test_a_reader_that_stops_reading_costs_nothing(
 
     (tmp_path / "train.py").write_text("pass")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(verbs.verbs, "tune", lambda *_, **__: (empty_plan(), False))
+    monkeypatch.setattr(verbs.tune_command, "tune", lambda *_, **__: (empty_plan(), False))
     monkeypatch.setattr(verbs, "_print", gone)
     nowhere = (tmp_path / "out").open("w")  # main leads it away
     monkeypatch.setattr(sys, "stdout", nowhere)
@@ -270,7 +270,7 @@ def test_an_earlier_report_is_replaced_and_arguments_are_typed_again(
 ) -> None:
     (saved / "train.py").write_text("pass")
     monkeypatch.chdir(saved)
-    monkeypatch.setattr(verbs.verbs, "tune", lambda *_, **__: (empty_plan(), False))
+    monkeypatch.setattr(verbs.tune_command, "tune", lambda *_, **__: (empty_plan(), False))
     for _ in range(2):
         assert main(["tune", "train.py", "--data", "my photos"]) == exit_codes.DONE
     assert "train.py --data 'my photos'" in capsys.readouterr().out
@@ -285,7 +285,7 @@ def test_what_another_version_wrote_is_replaced(
     del written["baseline"]
     (saved / "plan.json").write_text(json.dumps(written))
     monkeypatch.chdir(saved)
-    monkeypatch.setattr(verbs.verbs, "tune", lambda *_, **__: (empty_plan(), False))
+    monkeypatch.setattr(verbs.tune_command, "tune", lambda *_, **__: (empty_plan(), False))
     assert main(["tune", "train.py"]) == exit_codes.DONE
     assert parse_plan((saved / "plan.json").read_bytes()).schema == PLAN_SCHEMA
 
@@ -330,7 +330,7 @@ def test_a_tuning_that_is_not_complete_stands_beside_an_earlier_one(
     (saved / "train.py").write_text("")
     earlier = (saved / "plan.json").read_bytes()
     part = empty_plan(notes=("interrupted",))
-    monkeypatch.setattr(verbs.verbs, "tune", lambda *_, **__: (part, exit_codes.INTERRUPTED))
+    monkeypatch.setattr(verbs.tune_command, "tune", lambda *_, **__: (part, exit_codes.INTERRUPTED))
     assert main(["tune", "--quiet", "train.py"]) == exit_codes.INTERRUPTED
     assert (saved / "plan.json").read_bytes() == earlier
     assert parse_plan((saved / "plan.partial.json").read_bytes()).notes == ("interrupted",)

@@ -411,7 +411,7 @@ SITUATIONS: dict[str, WorkloadDiagnosis] = {
         shares=WAITING, workload={"data_kind": "generator", "pipeline_digest": ""}
     ),
     "eager": observed(*AUGMENTING, shares=CHATTY, workload={"is_eager_step": True}),
-    "is_distributed": observed(*AUGMENTING, shares=CHATTY, workload={"is_distributed": True}),
+    "distributed": observed(*AUGMENTING, shares=CHATTY, workload={"is_distributed": True}),
     "all done already": observed(
         stage(0, "map", 0.09, parallelism=AUTOTUNE),
         stage(1, "cache"),

@@ -100,8 +100,8 @@ def test_branches_are_read_by_one_thread_and_those_behind_a_prefetch_by_another(
     assert zipped.with_parallel_stage(1).step_s() == pytest.approx(
         0.03
     )  # 0.02 of the first, 0.01 of the zip
-    assert zipped.without([1]).step_s() == pytest.approx(0.03)
-    assert zipped.without([0, 1]).step_s() == pytest.approx(0.01)
+    assert zipped.without_stages([1]).step_s() == pytest.approx(0.03)
+    assert zipped.without_stages([0, 1]).step_s() == pytest.approx(0.01)
 
 
 def test_a_cache_in_a_branch_spares_that_branch(zipped):

@@ -40,7 +40,9 @@ def test_sealing_twice_is_sealing_once():
 def test_what_a_later_release_knows_besides_does_not_break_the_seal():
     fields = json.loads(serialize_plan(plan()))
     stages = fields["before"]["stages"]
-    assert any(stage.pop("ignores") == [] for stage in stages)  # as if it had no such field yet
+    assert any(
+        stage.pop("unused_output_maps") == [] for stage in stages
+    )  # as if it had no such field yet
     older = {**fields, "digest": ""}
     sealed = seal_of(json.dumps(older).encode())
     assert parse_plan(json.dumps({**older, "digest": sealed}).encode()).before == plan().before
@@ -126,7 +128,7 @@ def test_a_wrong_type_is_named_with_its_path():
         lambda p: p["steps"][1]["proof"].update(passed=False),
         lambda p: p["steps"].pop(),
         lambda p: p["steps"].reverse(),
-        lambda p: p["policy"].update(loosest="training"),
+        lambda p: p["policy"].update(loosest_guarantee="training"),
         lambda p: p["speedup"].update(ratio=37.9),
         lambda p: p.update(script="other.py"),
         lambda p: p.update(digest=""),

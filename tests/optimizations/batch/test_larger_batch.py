@@ -61,12 +61,12 @@ def test_what_a_larger_batch_costs_in_samples_is_told():
     ("workload", "words"),
     [
         ({"kind": "custom_loop"}, "your own code"),
-        ({"data": "pydataset"}, "makes its batches itself"),
+        ({"data_kind": "pydataset"}, "makes its batches itself"),
         ({"is_fit_in_loop": True}, "a few steps at a time"),
-        ({"batch_hooks": ("Logger",)}, "every batch"),
+        ({"batch_callbacks": ("Logger",)}, "every batch"),
         ({"has_explicit_steps": True}, "steps_per_epoch"),
-        ({"distributed": True}, "strategy"),
-        ({"eager_step": True}, "eagerly"),
+        ({"is_distributed": True}, "strategy"),
+        ({"is_eager_step": True}, "eagerly"),
         ({"batch_size": None}, "none could be tried"),
     ],
 )

@@ -42,10 +42,10 @@ def test_an_accelerator_is_left_to_tensorflow():
     ("workload", "words"),
     [
         ({"kind": "custom_loop"}, "your own code"),
-        ({"eager_step": True}, "eagerly"),
-        ({"distributed": True}, "strategy"),
+        ({"is_eager_step": True}, "eagerly"),
+        ({"is_distributed": True}, "strategy"),
         ({"is_fit_in_loop": True}, "a few steps at a time"),
-        ({"batch_hooks": ("LambdaCallback", "WarmUp")}, "LambdaCallback, WarmUp may change"),
+        ({"batch_callbacks": ("LambdaCallback", "WarmUp")}, "LambdaCallback, WarmUp may change"),
         ({"jit_compile": True}, "XLA already"),
         ({"batch_size": None}, "not known"),
         (

@@ -55,7 +55,7 @@ def test_a_long_training_makes_up_for_any_compilation():
     assert "predicted gain" in reason(FILL, seen(steps_per_epoch=2_000_000))
 
 
-LOOP = {"kind": "custom_loop", "model": None, "step_code": "4f2a"}
+LOOP = {"kind": "custom_loop", "model": None, "step_code_digest": "4f2a"}
 
 
 def test_a_validation_is_filled_up_with_it():
@@ -75,8 +75,8 @@ def test_of_a_loop_arguments_of_its_step_are_filled_up():
 @pytest.mark.parametrize(
     ("workload", "why"),
     [
-        ({"step_code": ""}, "calls more than one compiled function"),
-        ({"eager_step": True}, "op by op"),
+        ({"step_code_digest": ""}, "calls more than one compiled function"),
+        ({"is_eager_step": True}, "op by op"),
         ({"replicas": 2}, "tf.distribute"),
     ],
 )

@@ -11,7 +11,12 @@ from uncork.optimizations.compile.vectorized_map import VectorizedMapOptimizatio
 
 AT_ONCE = VectorizedMapOptimization()
 MAPPED = SITUATIONS["a map over examples in the step"]
-LOOP = {"kind": "custom_loop", "model": None, "step_code": "abc", "called_at": "train.py:50"}
+LOOP = {
+    "kind": "custom_loop",
+    "model": None,
+    "step_code_digest": "abc",
+    "step_call_at": "train.py:50",
+}
 
 
 def loop(**changes):
@@ -23,7 +28,12 @@ def mapped(*parts):
 
 
 def part(share, phase="forward", rounds=32, **changes):
-    given = {"calls": 900.0, "kernel": "TensorListSetItem", "of_map": True, **changes}
+    given = {
+        "calls_per_step": 900.0,
+        "main_kernel": "TensorListSetItem",
+        "is_map_fn_loop": True,
+        **changes,
+    }
     return KernelGroup(share=share, phase=phase, loop_iterations=rounds, **given)
 
 
@@ -69,8 +79,8 @@ def test_where_nothing_is_to_be_won(parts, words):
 @pytest.mark.parametrize(
     ("workload", "words"),
     [
-        ({"eager_step": True}, "op by op"),
-        ({"step_code": ""}, "more than one compiled function"),
+        ({"is_eager_step": True}, "op by op"),
+        ({"step_code_digest": ""}, "more than one compiled function"),
         ({"replicas": 2}, "tf.distribute"),
     ],
 )

@@ -30,8 +30,8 @@ def test_arrays_are_copied_where_they_changed():
     ("given", "words"),
     [
         ({"kind": "fit"}, "Keras calls its step on tensors"),
-        ({"eager_step": True}, "op by op"),
-        ({"step_code": ""}, "more than one compiled function"),
+        ({"is_eager_step": True}, "op by op"),
+        ({"step_code_digest": ""}, "more than one compiled function"),
         ({"replicas": 2}, "tf.distribute"),
         (
             {"same": UnchangedArrays(argument_names=(), copy_s=0.05, compare_s=0.01)},

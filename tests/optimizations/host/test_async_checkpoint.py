@@ -44,7 +44,7 @@ def test_cores_that_are_busy_have_no_time_to_write():
     )
 
 
-@pytest.mark.parametrize("changes", [{"seconds": 0.6}, {"every": 2000}, {"copying_s": 3.8}])
+@pytest.mark.parametrize("changes", [{"save_s": 0.6}, {"every_steps": 2000}, {"copy_s": 3.8}])
 def test_a_trifle_is_left(changes):
     assert "predicted" in reason(BESIDE, saving(**changes))
 

@@ -77,8 +77,8 @@ def test_where_rows_are_not_only_picked():
 @pytest.mark.parametrize(
     ("situation", "told"),
     [
-        ({"eager_step": True}, "run_eagerly"),
-        ({"distributed": True}, "strategy"),
+        ({"is_eager_step": True}, "run_eagerly"),
+        ({"is_distributed": True}, "strategy"),
         ({"kind": "custom_loop"}, "custom loop"),
         ({"is_fit_in_loop": True}, "a few steps at a time"),
     ],

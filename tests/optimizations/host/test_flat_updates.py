@@ -34,9 +34,9 @@ def test_it_promises_every_bit_and_falls_back_on_rounding():
 @pytest.mark.parametrize(
     ("workload", "words"),
     [
-        ({"small_weights": 0}, "few small weights"),
+        ({"small_weight_count": 0}, "few small weights"),
         ({"jit_compile": True}, "XLA"),
-        ({"batch_hooks": ("Own",)}, "every batch and may look at its state: Own"),
+        ({"batch_callbacks": ("Own",)}, "every batch and may look at its state: Own"),
         ({"is_fit_in_loop": True}, "a few steps at a time"),
     ],
 )

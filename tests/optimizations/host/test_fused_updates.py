@@ -45,7 +45,7 @@ def test_it_promises_every_bit_and_falls_back_on_rounding():
 
 @pytest.mark.parametrize(
     ("workload", "words"),
-    [({"fusable_weights": 0}, "no kernel"), ({"jit_compile": True}, "XLA")],
+    [({"fusable_weight_count": 0}, "no kernel"), ({"jit_compile": True}, "XLA")],
 )
 def test_what_leaves_it_out(workload, words):
     assert words in reason(FUSED, training(**workload))

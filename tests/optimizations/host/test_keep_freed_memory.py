@@ -54,7 +54,7 @@ def test_an_allocator_that_is_not_glibc_s_own_is_left_alone(allocator, words):
     [
         ({"kind": "custom_loop"}, "calls no one function"),
         (
-            {"kind": "custom_loop", "step_code": "c0de", "not_traceable": "it prints"},
+            {"kind": "custom_loop", "step_code_digest": "c0de", "tf_function_refusal": "it prints"},
             "cannot be called again in another process: it prints",
         ),
         ({"is_fit_in_loop": True}, "a few steps at a time"),

@@ -70,10 +70,10 @@ def test_where_nothing_of_the_step_is_of_the_batch_alone_there_is_nothing_to_win
     ("situation", "told"),
     [
         ({"is_fit_in_loop": True}, "a few steps at a time"),
-        ({"eager_step": True}, "run_eagerly"),
-        ({"distributed": True}, "strategy"),
+        ({"is_eager_step": True}, "run_eagerly"),
+        ({"is_distributed": True}, "strategy"),
         ({"kind": "custom_loop"}, "custom loop"),
-        ({"data": "pydataset"}, "not by tf.data"),
+        ({"data_kind": "pydataset"}, "not by tf.data"),
     ],
 )
 def test_where_it_cannot_be_done(situation, told):

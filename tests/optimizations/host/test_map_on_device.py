@@ -69,12 +69,12 @@ def test_where_no_last_map_makes_the_bytes_more(needed):
 @pytest.mark.parametrize(
     ("situation", "told"),
     [
-        ({"eager_step": True}, "run_eagerly"),
-        ({"distributed": True}, "strategy"),
+        ({"is_eager_step": True}, "run_eagerly"),
+        ({"is_distributed": True}, "strategy"),
         ({"kind": "custom_loop"}, "more than one compiled function"),
-        ({"kind": "custom_loop", "step_code": "c0de", "eager_step": True}, "op by op"),
-        ({"kind": "custom_loop", "step_code": "c0de", "is_dataset_recreated": True}, "anew"),
-        ({"data": "numpy"}, "not by tf.data"),
+        ({"kind": "custom_loop", "step_code_digest": "c0de", "is_eager_step": True}, "op by op"),
+        ({"kind": "custom_loop", "step_code_digest": "c0de", "is_dataset_recreated": True}, "anew"),
+        ({"data_kind": "numpy"}, "not by tf.data"),
     ],
 )
 def test_where_it_cannot_be_done(situation, told):

@@ -32,8 +32,8 @@ def test_a_step_that_is_traced_again_and_again():
     ("workload", "words"),
     [
         ({"kind": "fit"}, "Keras leaves shapes open"),
-        ({"eager_step": True}, "no compiled function"),
-        ({"step_code": ""}, "no compiled function"),
+        ({"is_eager_step": True}, "no compiled function"),
+        ({"step_code_digest": ""}, "no compiled function"),
         ({"replicas": 2}, "tf.distribute"),
     ],
 )

@@ -37,10 +37,10 @@ def test_it_promises_every_bit_and_nothing_less():
     ("workload", "words"),
     [
         ({"is_fit_in_loop": False}, "not called for a few steps"),
-        ({"data": "tf.data"}, "given a tf.data"),
+        ({"data_kind": "tf.data"}, "given a tf.data"),
         ({"has_explicit_steps": True}, "steps_per_epoch"),
-        ({"eager_step": True}, "eagerly"),
-        ({"distributed": True}, "tf.distribute"),
+        ({"is_eager_step": True}, "eagerly"),
+        ({"is_distributed": True}, "tf.distribute"),
         ({"kind": "custom_loop", "model": None}, "neither evaluate nor predict"),
     ],
 )

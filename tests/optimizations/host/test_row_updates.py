@@ -45,7 +45,7 @@ def test_where_no_pass_is_in_vain_nothing_is_tried(kernels):
     assert "whole table" in reason(BY_ROWS, training(*kernels))
 
 
-@pytest.mark.parametrize("changes", [{"share": 0.03}, {"rows_used": 19_000}], ids=str)
+@pytest.mark.parametrize("changes", [{"share": 0.03}, {"max_used_rows": 19_000}], ids=str)
 def test_what_saves_little_is_not_tried(changes):
     assert "predicted gain" in reason(BY_ROWS, training(replace(PASSED_OVER, **changes)))
 

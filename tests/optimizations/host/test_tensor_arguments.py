@@ -32,9 +32,9 @@ def test_numbers_that_change_are_handed_over_as_tensors():
     ("workload", "words"),
     [
         ({"kind": "fit"}, "Keras calls its step on tensors"),
-        ({"numbers": ()}, "no number among"),
-        ({"eager_step": True}, "op by op"),
-        ({"step_code": ""}, "more than one compiled function"),
+        ({"number_arguments": ()}, "no number among"),
+        ({"is_eager_step": True}, "op by op"),
+        ({"step_code_digest": ""}, "more than one compiled function"),
         ({"replicas": 2}, "tf.distribute"),
     ],
 )

@@ -38,10 +38,13 @@ def test_the_step_of_a_loop_is_known_by_its_code():
 @pytest.mark.parametrize(
     ("workload", "words"),
     [
-        ({"eager_step": False}, "compiled already"),
+        ({"is_eager_step": False}, "compiled already"),
         ({"is_fit_in_loop": True}, "a few steps at a time"),
-        ({"distributed": True}, "strategy"),
-        ({"not_traceable": "it does more than compute: print"}, "cannot become a graph: it does"),
+        ({"is_distributed": True}, "strategy"),
+        (
+            {"tf_function_refusal": "it does more than compute: print"},
+            "cannot become a graph: it does",
+        ),
     ],
 )
 def test_left_alone(workload, words):

@@ -157,7 +157,7 @@ def test_an_epoch_must_be_short_enough_to_be_compared():
     assert proposal(FILES, decoding(*stages), policy=Policy(budget_s=2000.0))
 
 
-@pytest.mark.parametrize("changes", [{"distributed": True}, {"replicas": 2}])
+@pytest.mark.parametrize("changes", [{"is_distributed": True}, {"replicas": 2}])
 def test_several_replicas_are_left_alone(changes):
     assert "strategy" in reason(FILES, decoding(workload=changes))
 

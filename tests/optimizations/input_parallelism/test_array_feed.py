@@ -34,11 +34,11 @@ def test_a_short_wait_is_not_worth_it():
 @pytest.mark.parametrize(
     ("workload", "why"),
     [
-        ({"data": "tf.data"}, "fed by tf.data"),
-        ({"data": "pydataset"}, "fed by pydataset"),
+        ({"data_kind": "tf.data"}, "fed by tf.data"),
+        ({"data_kind": "pydataset"}, "fed by pydataset"),
         ({"kind": "custom_loop"}, "not by arrays that fit is given"),
         ({"is_fit_in_loop": True}, "reuse_iterator"),
-        ({"distributed": True}, "strategy"),
+        ({"is_distributed": True}, "strategy"),
     ],
     ids=str,
 )

@@ -54,7 +54,7 @@ def test_one_prefetch_is_enough():
         ({"steps_per_epoch": None}, "unknown length"),
         ({"epochs": 1}, "one epoch"),
         ({"has_default_rewrites": False}, "already"),
-        ({"data": "numpy"}, "not by tf.data"),
+        ({"data_kind": "numpy"}, "not by tf.data"),
     ],
 )
 def test_left_alone(workload, said):

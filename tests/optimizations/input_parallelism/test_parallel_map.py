@@ -19,7 +19,7 @@ def with_map(cost_s: float = 0.09, **fields):
 
 @pytest.mark.parametrize("random", [True, False])
 def test_a_serial_map_is_run_in_parallel(random):
-    found = proposal(PARALLEL, with_map(random=random))
+    found = proposal(PARALLEL, with_map(is_random=random))
     assert found.edits == (ParallelMap(stage=1, expected_digest="51ab"),)
     assert found.predicted == pytest.approx(0.09 / 0.025, rel=0.1)
     assert "noise" in found.rationale
@@ -40,7 +40,7 @@ def test_a_parallel_map_is_left_alone(parallelism):
 
 
 def test_python_may_not_be_thread_safe():
-    assert reason(PARALLEL, with_map(python=True)) == "no serial map"
+    assert reason(PARALLEL, with_map(has_python_code=True)) == "no serial map"
 
 
 @pytest.mark.parametrize("kind", ["batch", "interleave", "filter"])

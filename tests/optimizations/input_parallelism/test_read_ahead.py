@@ -16,7 +16,7 @@ AHEAD = ReadAheadOptimization()
 
 
 def reading(cost_s=0.09, **known):
-    known = {"readers": 16, "max_input_elements": 400, "bytes_per_element": 1000} | known
+    known = {"max_readers": 16, "max_input_elements": 400, "bytes_per_element": 1000} | known
     return observed(
         stage(0, "from_tensor_slices"),
         stage(1, "tfrecord", cost_s, **known),
@@ -42,12 +42,12 @@ def test_each_core_gets_a_file_and_room_for_more_than_it_held():
 
 
 def test_there_are_no_more_readers_than_files():
-    (edit,) = proposal(AHEAD, reading(readers=2)).edits
+    (edit,) = proposal(AHEAD, reading(max_readers=2)).edits
     assert edit.readers == 2
 
 
 @pytest.mark.parametrize(
-    "unknown", [{"max_input_elements": None}, {"readers": None}, {"bytes_per_element": None}]
+    "unknown", [{"max_input_elements": None}, {"max_readers": None}, {"bytes_per_element": None}]
 )
 def test_files_of_which_not_enough_was_seen_are_left_alone(unknown):
     assert "the end of a file" in reason(AHEAD, reading(**unknown))

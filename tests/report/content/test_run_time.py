@@ -13,13 +13,16 @@ from uncork.report.terminal.page import diagnosis_text
 WORK = replace(WORKLOAD, steps_per_epoch=100, epochs=10)
 STEP_S = workload_diagnosis().step_s
 BESIDE = {
-    "start": (StartupLine(at="train.py:3", seconds=4.0), StartupLine(at="train.py:5", seconds=2.0)),
+    "startup_lines": (
+        StartupLine(at="train.py:3", seconds=4.0),
+        StartupLine(at="train.py:5", seconds=2.0),
+    ),
     "first_step_s": 3.0,
     "callbacks": (CallbackCost(name="Board", batch_s=0.001, epoch_s=0.3, at="train.py:9"),),
     "validation": Validation(
         validation_s=0.5, sample_count=9, validation_count=10, at="train.py:7"
     ),
-    "saving": CheckpointCost(
+    "checkpoint_cost": CheckpointCost(
         name="ModelCheckpoint",
         save_s=0.2,
         save_cpu_s=0.1,
@@ -74,9 +77,11 @@ def test_a_report_shows_them():
 
 
 def test_a_checkpoint_by_batches_counts_once():
-    often = replace(BESIDE["saving"], is_save_best_only=True)
+    often = replace(BESIDE["checkpoint_cost"], is_save_best_only=True)
     acting = CallbackCost(name="ModelCheckpoint", batch_s=0.002, action_s=0.2)
-    labels = [part.label for part in parts(**{**BESIDE, "saving": often, "callbacks": (acting,)})]
+    labels = [
+        part.label for part in parts(**{**BESIDE, "checkpoint_cost": often, "callbacks": (acting,)})
+    ]
     assert "at most 10 saves by ModelCheckpoint" in labels
     assert not any("each batch" in label for label in labels)
 

@@ -57,7 +57,7 @@ def test_unknown_cost_is_an_unknown_rate(changes):
         ({"parallelism": 1}, "serial"),
         ({"parallelism": 4}, "4 at once"),
         ({"parallelism": AUTOTUNE}, "parallel (auto)"),
-        ({"parallelism": AUTOTUNE, "chosen": 2}, "2 at once, auto"),
+        ({"parallelism": AUTOTUNE, "autotuned_parallelism": 2}, "2 at once, auto"),
         ({"parallelism": None}, ""),
     ],
 )

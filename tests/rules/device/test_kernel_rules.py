@@ -89,21 +89,21 @@ class TestOptimizerKernels:
 
 class TestPerExampleLoop:
     def test_as_many_rounds_as_examples_are_a_loop_over_these(self):
-        forward = part(0.2, rounds=32, calls=900.0, at="train.py:7")
-        backward = part(0.3, "backward", rounds=33, calls=1500.0, at="train.py:8")
+        forward = part(0.2, loop_iterations=32, calls=900.0, at="train.py:7")
+        backward = part(0.3, "backward", loop_iterations=33, calls=1500.0, at="train.py:8")
         (finding,) = found(per_example_loop, backward, forward)
         assert (finding.cause, finding.at) == ("per_example_loop", "train.py:7")
         assert finding.upper_bound == pytest.approx(1 / (1 - 0.5 * 31 / 32))
         assert "a loop of 32 rounds" in finding.evidence
 
     def test_a_loop_over_time_is_none(self):
-        assert found(per_example_loop, part(0.8, rounds=81)) == []
-        assert found(per_example_loop, part(0.8, rounds=40)) == []
-        assert found(per_example_loop, part(0.8, rounds=30)) != []
-        assert found(per_example_loop, part(0.8, rounds=32, layer="LSTM")) == []
+        assert found(per_example_loop, part(0.8, loop_iterations=81)) == []
+        assert found(per_example_loop, part(0.8, loop_iterations=40)) == []
+        assert found(per_example_loop, part(0.8, loop_iterations=30)) != []
+        assert found(per_example_loop, part(0.8, loop_iterations=32, layer="LSTM")) == []
 
     def test_a_small_one_is_not_named(self):
-        assert found(per_example_loop, part(0.05, rounds=32)) == []
+        assert found(per_example_loop, part(0.05, loop_iterations=32)) == []
 
 
 class TestAugmentationInModel:

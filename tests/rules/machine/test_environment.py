@@ -21,13 +21,25 @@ def found(busy=2.0, step_s=0.1, **machine):
 @pytest.mark.parametrize(
     ("machine", "cause", "words"),
     [
-        ({**GPU, "variables": ("CUDA_VISIBLE_DEVICES=-1",)}, "no_accelerator", "'-1' hides it"),
-        ({**GPU, "variables": ("CUDA_VISIBLE_DEVICES=",)}, "no_accelerator", "'' hides it"),
+        (
+            {**GPU, "environment_variables": ("CUDA_VISIBLE_DEVICES=-1",)},
+            "no_accelerator",
+            "'-1' hides it",
+        ),
+        (
+            {**GPU, "environment_variables": ("CUDA_VISIBLE_DEVICES=",)},
+            "no_accelerator",
+            "'' hides it",
+        ),
         ({**GPU, "is_built_with_cuda": False}, "no_accelerator", "made for CPUs only"),
         (GPU, "missing_gpu_library", "NVIDIA H200"),
-        ({**GPU, "variables": ("CUDA_VISIBLE_DEVICES=0",)}, "missing_gpu_library", "its log says"),
-        ({"variables": ("TF_ENABLE_ONEDNN_OPTS=0",)}, "missing_gpu_library", "oneDNN"),
-        ({"variables": ("ONEDNN_MAX_CPU_ISA=SSE41",)}, "no_accelerator", "SSE41"),
+        (
+            {**GPU, "environment_variables": ("CUDA_VISIBLE_DEVICES=0",)},
+            "missing_gpu_library",
+            "its log says",
+        ),
+        ({"environment_variables": ("TF_ENABLE_ONEDNN_OPTS=0",)}, "missing_gpu_library", "oneDNN"),
+        ({"environment_variables": ("ONEDNN_MAX_CPU_ISA=SSE41",)}, "no_accelerator", "SSE41"),
         ({"cpus": 1.0, "cpus_at_start": 2.0, "busy": 0.97}, "cpu_quota", "1 of the 2 cores"),
         ({"cpus": 4.0, "intra_op_threads": 1, "busy": 1.1}, "cpu_quota", "1 of 4 cores for an op"),
     ],
@@ -48,11 +60,11 @@ def test_what_is_hidden_is_named_and_no_more_is_promised_than_there_is(machine, 
     "machine",
     [
         {},
-        {"devices": ("GPU:0 NVIDIA H200",), "variables": ("TF_ENABLE_ONEDNN_OPTS=0",)},
-        {"variables": ("TF_ENABLE_ONEDNN_OPTS=1",)},
+        {"devices": ("GPU:0 NVIDIA H200",), "environment_variables": ("TF_ENABLE_ONEDNN_OPTS=0",)},
+        {"environment_variables": ("TF_ENABLE_ONEDNN_OPTS=1",)},
         {"cpus": 2.0, "cpus_at_start": 2.0},
         {"intra_op_threads": 2},
-        {"variables": ("ONEDNN_MAX_CPU_ISA=DEFAULT",)},
+        {"environment_variables": ("ONEDNN_MAX_CPU_ISA=DEFAULT",)},
         {"cpus": 4.0, "intra_op_threads": 1, "busy": 0.4},  # ops are not what it waits for
         {
             "cpus": 4.0,

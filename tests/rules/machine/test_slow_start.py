@@ -67,9 +67,9 @@ def test_nothing_is_said_where_the_length_of_the_training_is_not_known():
 
 
 def unrolled(seconds, share=0.8):
-    ops = {"ops": 5000, "rounds": 125}
+    ops = {"op_count": 5000, "iterations": 125}
     loop = UnrolledLoop(at="train.py:30", op_share=share, first_step_s=seconds / share, **ops)
-    return {"unrolled": loop, "first_step_s": loop.first_step_s}
+    return {"unrolled_loop": loop, "first_step_s": loop.first_step_s}
 
 
 def test_a_loop_that_is_written_out_belongs_to_the_start():

@@ -42,7 +42,7 @@ from uncork.core.evidence.model import (
 from uncork.core.evidence.stage import Stage
 from uncork.core.evidence.storage import CacheFolder, ColdFiles
 
-DIAGNOSIS_SCHEMA: Final = 4
+DIAGNOSIS_SCHEMA: Final = 5
 # Of a step. Where more may be noise or a brake, nothing was seen that could be called healthy.
 _MOST_UNKNOWN: Final = 0.3
 
@@ -330,7 +330,7 @@ def parse_diagnosis(text: bytes, origin: str = "the diagnosis") -> Diagnosis:
         Traceback (most recent call last):
             ...
         uncork.core.base.errors.WrongUse: diagnosis.json has schema 1
-          expected: schema 4
+          expected: schema 5
           try: run 'uncork diagnose SCRIPT' to make a new one
     """
     again = "run 'uncork diagnose SCRIPT' to make a new one"

@@ -38,7 +38,7 @@ from uncork.core.edits.step import (
 )
 
 # Raised whenever an older plan would be misread.
-PLAN_SCHEMA: Final = 8
+PLAN_SCHEMA: Final = 9
 
 _UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 

@@ -26,7 +26,6 @@ from uncork.report.content.diagnosis_content import LOOP_WORK_LABELS, cost_text,
 from uncork.report.content.plan_content import plan_info
 from uncork.report.html.drawing import draw_chart, draw_pipes, draw_prediction_dots
 
-
 _FILTERS: Final[dict[str, Callable[..., str]]] = {
     "count": figures.format_count,
     "rate": figures.format_rate,
