@@ -1,14 +1,21 @@
-# make demo   set everything up, write photos, tune the example script on them
-# make test   set everything up, check the code, run the tests
-# make truth  judge Uncork on scripts whose brake is known; ONLY="input host/callbacks" chooses
+# make demo           set everything up, write photos, tune the example script on them
+# make check          lint, types, layers and the tests that need no TensorFlow, in about a minute
+# make test           lint, types, layers and all tests
+# make test-deep      drawn pipelines and interruptions by the thousand; DRAWS=25000 chooses how many
+# make truth          score Uncork on scripts with known bottlenecks; ONLY="input host/callbacks" chooses
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# Tests wait for a third of their time: one more at work than there are cores.
+# Tests wait for a third of their time: one process more than there are cores.
 WORKERS = $(shell $(PYTHON) -c 'import os; print(min(4, (os.cpu_count() or 1) + 1))')
+PYTEST = $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
+DRAWS ?= 5000
 READY := $(VENV)/.ready
+# Packages and tests that run where no TensorFlow is installed.
+WITHOUT_TENSORFLOW = $(foreach each,core optimizations rules report codemod cli,tests/$(each) src/uncork/$(each)) \
+  tests/pycode/syntax src/uncork/pycode/syntax
 
-.PHONY: help setup demo lint test truth clean
+.PHONY: help setup demo lint check test test-deep truth clean
 
 help:
 	@sed -n 's/^# make/make/p' $(MAKEFILE_LIST)
@@ -26,7 +33,7 @@ $(READY): pyproject.toml
 demo: $(READY)
 	$(BIN)/python examples/make_photos.py demo/photos --count 2000 --seed 0
 	$(BIN)/uncork tune --plan demo/plan.json --report demo/report.html examples/photos.py demo/photos
-	@echo "The plan is demo/plan.json. Open demo/report.html in a browser to see the road."
+	@echo "The plan is demo/plan.json. Open demo/report.html in a browser to see each optimization."
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -34,8 +41,16 @@ lint: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+check: lint
+	$(PYTEST) --quiet $(WITHOUT_TENSORFLOW)
+
 test: lint
-	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
+	$(PYTEST) --durations 10 --durations-min 5
+
+test-deep: $(READY)
+	UNCORK_EXAMPLES=$(DRAWS) $(PYTEST) --timeout 0 tests/pipeline/test_properties_1.py tests/pipeline/test_properties_2.py \
+	  tests/pipeline/test_properties_failing.py tests/pipeline/transforms/test_generator_chunks.py \
+	  tests/engine/fit/test_interruptions.py tests/engine/loop/test_interruptions.py
 
 truth: $(READY)
 	$(BIN)/python -m benchmarks.truth $(ONLY)

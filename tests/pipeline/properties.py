@@ -401,7 +401,7 @@ def may_differ_again(node):
 
 STOPPING = {"take", "take_while", "zip", "choose", "concatenate"}
 
-# By hand: UNCORK_EXAMPLES=25000 pytest --timeout 0 tests/pipeline/test_properties_[12].py
+# How many are drawn; `make test-deep` sets it.
 BY_HAND = int(os.environ.get("UNCORK_EXAMPLES", "0"))
 
 
@@ -486,7 +486,10 @@ def _compare(steps, size, kinds, highest, tuned, loose, in_arrays):
 
 
 def drawn(number):
-    """A test of 850 draws, the same in every run; other numbers draw others."""
+    """A test of 100 drawn pipelines, the same in every run; other numbers draw others.
+
+    ``make test-deep`` draws thousands, others in each run.
+    """
     given_all = given(
         steps=st.lists(STEPS, min_size=1, max_size=6),
         size=st.integers(0, 13),
@@ -497,7 +500,7 @@ def drawn(number):
         in_arrays=st.booleans(),
     )
     options = settings(
-        max_examples=BY_HAND or 850,
+        max_examples=BY_HAND or 100,
         deadline=None,
         database=None,
         print_blob=True,

@@ -60,7 +60,7 @@ def redact(record: R) -> R:
     Example:
         >>> from uncork.report.redaction import Redactor
         >>> hidden = Redactor(files=["src/secret.py"], functions=["load_scans"])
-        >>> hidden.text("map(load_scans) at src/secret.py:12 reads '/data/patients'")
+        >>> hidden.redact_text("map(load_scans) at src/secret.py:12 reads '/data/patients'")
         'map(function1) at file1:12 reads hidden'
     """
     files = [record.script, *(at.rpartition(":")[0] for at in _places(record))]

@@ -38,7 +38,7 @@ def suppress_saves() -> Iterator[SuppressedSaves]:
     Example:
         >>> with suppress_saves() as saves:
         ...     pass  # the user's code
-        >>> dict(saves.held)
+        >>> dict(saves.counts)
         {}
     """
     saves, patches = SuppressedSaves(), PatchSet()

@@ -46,7 +46,7 @@ def build_keras3_patch(text: bytes, path: str) -> Patch:
 
     Example:
         >>> patch = build_keras3_patch(b"model.fit_generator(batches(), epochs=3)\n", "train.py")
-        >>> patch.after, patch.said
+        >>> patch.after, patch.included
         (b'model.fit(batches(), epochs=3)\n', ('train.py:1: fit_generator is fit',))
     """
     source = ScriptTree(text, path)

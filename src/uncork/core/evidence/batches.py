@@ -179,7 +179,7 @@ class MemoryOverflow(Record, frozen=True, kw_only=True):
             ...     segments=4,
             ...     peak_bytes=9,
             ...     fitting_rows_peak_bytes=5,
-            ... ).how
+            ... ).description
             'with activations made again, in 4 segments'
         """
         if self.segments:

@@ -56,7 +56,7 @@ def mode_of(edits: tuple[StepEdit, ...]) -> StepMode:
     """How a loop's step runs with these edits.
 
     Example:
-        >>> mode_of((JitCompile(), DtypePolicy(policy="float32"))).words
+        >>> mode_of((JitCompile(), DtypePolicy(policy="float32"))).description
         'compiled with XLA and in float32'
     """
     kinds = {type(edit) for edit in edits}

@@ -29,7 +29,7 @@ class AsyncBacklog:
     Where ops run at once there is never one, and the clock may be asked after each step.
 
     Example:
-        >>> AsyncBacklog().grows(1)
+        >>> AsyncBacklog().can_start_next(1)
         False
     """
 

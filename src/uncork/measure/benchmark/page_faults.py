@@ -43,7 +43,7 @@ def take_memory_snapshot() -> MemorySnapshot | None:
 
     Example:
         >>> found = take_memory_snapshot()
-        >>> found is None or found.bytes > 0
+        >>> found is None or found.resident_bytes > 0
         True
     """
     if resource is None:

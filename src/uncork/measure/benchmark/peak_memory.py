@@ -36,7 +36,7 @@ def measure_peak_memory() -> Iterator[PeakMemory]:
     Example:
         >>> with measure_peak_memory() as peak:
         ...     _ = bytearray(1 << 26)
-        >>> peak.bytes >= 0
+        >>> peak.added_bytes >= 0
         True
     """
     found, before = PeakMemory(), _taken()

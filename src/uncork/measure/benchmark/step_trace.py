@@ -34,7 +34,7 @@ class StepMarks:
     Example:
         >>> marks = StepMarks()
         >>> marks.start_step()
-        >>> marks.end()
+        >>> marks.end_step()
     """
 
     def __init__(self) -> None:

@@ -70,7 +70,7 @@ def observe_compiled_calls() -> Iterator[CompiledCalls]:
         >>> double = tf.function(lambda x: 2 * x, autograph=False)
         >>> with observe_compiled_calls() as found:
         ...     four = double(tf.constant(2))
-        >>> found.count, int(found.calls[0]())
+        >>> found.count, int(found.last_calls[0]())
         (1, 4)
     """
     found, call = CompiledCalls(), Function.__call__

@@ -41,11 +41,11 @@ class LineTimes:
     Example:
         >>> times = LineTimes()
         >>> def loop():
-        ...     times.begin(sys._getframe())
+        ...     times.start(sys._getframe())
         ...     total = sum(range(10))
-        ...     times.end()
+        ...     times.stop()
         >>> loop()
-        >>> [set(works) for works in times.seconds.values()]
+        >>> [set(works) for works in times.seconds_by_line.values()]
         [{'plain'}]
     """
 

@@ -27,8 +27,8 @@ class StartupSampler:
 
     Example:
         >>> start = StartupSampler()
-        >>> start.begin()
-        >>> start.end()
+        >>> start.start()
+        >>> start.stop()
         >>> start.lines
         ()
     """

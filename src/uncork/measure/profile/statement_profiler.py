@@ -52,7 +52,7 @@ def profile_statements(
         >>> def load():
         ...     table = np.ones((1000, 1000))
         ...     return table[:10]
-        >>> [s.made_bytes >= 8_000_000 for s in profile_statements(load, load)]
+        >>> [s.allocated_bytes >= 8_000_000 for s in profile_statements(load, load)]
         [True, False]
     """
     first = _first_lines(function)

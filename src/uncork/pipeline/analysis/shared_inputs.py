@@ -37,7 +37,7 @@ def find_shared_input(node: Node) -> SharedInput | None:
         >>> from uncork.pipeline.ir.tree import read_pipeline
         >>> numbers = tf.data.Dataset.range(4).map(lambda x: 2 * x)
         >>> both = tf.data.Dataset.zip((numbers, numbers.map(lambda x: x + 1)))
-        >>> find_shared_input(read_pipeline(both).root).times
+        >>> find_shared_input(read_pipeline(both).root).branch_count
         2
     """
     if node.kind != "zip":

@@ -71,7 +71,7 @@ def compare_closeness(
         >>> thirds = tf.data.Dataset.range(1, 9).map(lambda x: tf.cast(x, tf.float32) / 3.0)
         >>> others = tf.data.Dataset.range(1, 9).map(lambda x: tf.cast(x, tf.float32) * (1.0 / 3.0))
         >>> found = compare_closeness(thirds, others)
-        >>> found.failure, 0 < found.max_ulps <= 1, found.elements
+        >>> found.failure, 0 < found.max_ulps <= 1, found.element_count
         ('', True, 16)
     """
     elements, ulps, complete = 0, 0.0, True

@@ -38,7 +38,7 @@ def measure_cache_folder(folder: str) -> CacheFolder:
         folder: As the user has named it.
 
     Example:
-        >>> measure_cache_folder("/no/such/folder").refused
+        >>> measure_cache_folder("/no/such/folder").refusal_reason
         'no files can be kept in /no/such/folder: No such file or directory'
     """
     place = os.path.abspath(folder)  # noqa: PTH100 - symbolic links stay

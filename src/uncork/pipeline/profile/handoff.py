@@ -85,7 +85,7 @@ def create_isolated_probe(
         >>> numbers = tf.data.Dataset.range(9)
         >>> create_isolated_probe(
         ...     read_pipeline(numbers.shuffle(9)).root, numbers, budget_s=1.0
-        ... ).ratio
+        ... ).input_ratio
         1.0
         >>> create_isolated_probe(
         ...     read_pipeline(numbers.take(2)).root, numbers, budget_s=1.0

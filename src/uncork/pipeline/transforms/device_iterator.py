@@ -47,7 +47,7 @@ class DeviceMappedPipeline:
         >>> there = DeviceMappedPipeline(
         ...     scaled, find_trailing_maps(scaled)[0].digest, tf.zeros([]).device
         ... )
-        >>> there.below.element_spec[0].dtype, next(there.iterator())[0].dtype
+        >>> there.input_dataset.element_spec[0].dtype, next(there.create_iterator())[0].dtype
         (tf.uint8, tf.float32)
     """
 

@@ -59,7 +59,7 @@ def find_partial_decode(node: Node) -> PartialDecode | None:
         >>> found = find_partial_decode(
         ...     read_pipeline(decoded.map(lambda image: image[:9, :9])).root
         ... )
-        >>> found.maps, found.below.kind
+        >>> found.map_count, found.input_node.kind
         (2, 'from_tensor_slices')
     """
     alone = decode_crops_only(node.functions[0])

@@ -17,9 +17,9 @@ class LayerRegistry:
     Example:
         >>> class Dense: ...
         >>> layers, dense = LayerRegistry(), Dense()
-        >>> layers.made(dense, "train.py:7")
+        >>> layers.note_creation(dense, "train.py:7")
         >>> layers.note_call(dense, "functional_1/dense_1")
-        >>> layers.at(layers.of("functional_1/dense_1/MatMul"))
+        >>> layers.creation_location(layers.layer_of_op("functional_1/dense_1/MatMul"))
         'train.py:7'
         >>> layers.of("functional_1/dense_11/MatMul") is None
         True

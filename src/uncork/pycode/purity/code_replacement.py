@@ -59,7 +59,7 @@ class FunctionReplacement:
         >>> taken = FunctionReplacement(double, lambda x: 10 * x)
         >>> double(4), taken.original(4)
         (40, 8)
-        >>> taken.give_back()
+        >>> taken.restore()
         >>> double(4)
         8
     """

@@ -123,9 +123,12 @@ class PythonRandomStates:
 
         Example:
             >>> draws = PythonRandomStates([np.random.default_rng(1)])
-            >>> before = draws.now()
+            >>> before = draws.current_states()
             >>> draws.advance_states()
-            >>> [old == new for old, new in zip(before[2:], draws.now()[2:], strict=True)]
+            >>> [
+            ...     old == new
+            ...     for old, new in zip(before[2:], draws.current_states()[2:], strict=True)
+            ... ]
             [False]
         """
         random.seed(random.getrandbits(_SEED_BITS))

@@ -87,7 +87,10 @@ EDIT_TEXTS: Final[dict[type[Edit], str]] = {
     DrawFirst: "draw what the map at stage {stage} goes by, then do its work on several elements",
     InlineMap: "run the map at stage {stage} in the thread that asks for its elements",
     ParallelInterleave: "read the inputs of stage {stage} side by side, order kept",
-    ReadAhead: "read {readers} inputs of stage {stage} side by side, and hold {elements_per_reader} of each",
+    ReadAhead: (
+        "read {readers} inputs of stage {stage} side by side, and hold "
+        "{elements_per_reader} of each"
+    ),
     LessAhead: "leave to TensorFlow how much stage {stage} prepares ahead",
     Prefetch: "prepare batches while the device works on the one before",
     Rebatch: "put {batch_multiplier} batches together at the end, to {batch_size} samples",
@@ -95,14 +98,18 @@ EDIT_TEXTS: Final[dict[type[Edit], str]] = {
     AutotuneOff: "run without tf.data's autotuner",
     PyFunctionCache: "call the Python code of the map at stage {stage} once for each element",
     GeneratorCache: "run the generator at stage {stage} once and keep in memory what it yields",
-    GeneratorChunks: "take {max_elements} elements at a time over from the generator at stage {stage}",
+    GeneratorChunks: (
+        "take {max_elements} elements at a time over from the generator at stage {stage}"
+    ),
     ArrayFeed: "cut the batches of the arrays in the thread that reads them, without the autotuner",
     LoaderCache: "make each batch once and keep it in memory",
     LoaderProcesses: "let {processes} processes make the batches, handed over in their order",
     LoaderWorkers: "let {workers} threads make the batches, handed over in their order",
     TfFunction: "run the training step as a tf.function",
     TensorArguments: "hand {argument_names} to the training step as tensors",
-    ArrayArguments: "copy {argument_names} into a tensor only where it holds other numbers than before",
+    ArrayArguments: (
+        "copy {argument_names} into a tensor only where it holds other numbers than before"
+    ),
     ReduceRetracing: "trace the training step for all shapes at once",
     ReuseIterator: "let fit, evaluate and predict read arrays through an iterator that is kept",
     LayersInInput: "run {layer_names} in the input pipeline, not in the training step",
@@ -110,7 +117,10 @@ EDIT_TEXTS: Final[dict[type[Edit], str]] = {
     PadArguments: "fill arguments of the training step up, to lengths of multiples of {multiple}",
     PadLengths: "fill batches up, so that their lengths are multiples of {multiple}",
     StepsPerExecution: "run {steps} training steps for each call from Python",
-    LargerBatch: "train on {batch_multiplier} batches in one, the learning rate times {learning_rate_multiplier:.3g}",
+    LargerBatch: (
+        "train on {batch_multiplier} batches in one, the learning rate times "
+        "{learning_rate_multiplier:.3g}"
+    ),
     FlatUpdates: "update all small weights as one vector, by the optimizer's own update",
     MicroBatches: "go through each batch in parts, and update once",
     RecomputeActivations: "run the model again for the backward pass, in {segments} segments",

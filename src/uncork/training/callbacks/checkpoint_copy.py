@@ -50,7 +50,7 @@ class CheckpointCopy:
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     found.write(Path(folder, "w.weights.h5"))
         ...     model.load_weights(Path(folder, "w.weights.h5"))
-        >>> found.bytes
+        >>> found.size_bytes
         12
     """
 

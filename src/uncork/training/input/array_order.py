@@ -36,7 +36,7 @@ def has_same_order_each_epoch(feed: Feed, arguments: Mapping[str, Any]) -> bool:
 
     Example:
         >>> given = {"x": np.zeros((8, 2)), "epochs": 2, "shuffle": False}
-        >>> has_same_order_each_epoch(Feed.of(given), given)
+        >>> has_same_order_each_epoch(Feed.from_arguments(given), given)
         False
     """
     epochs = int(arguments.get("epochs") or 1)

@@ -49,7 +49,7 @@ class ReusedIterators:
         >>> with kept.active():
         ...     [model.evaluate(x, x[:, :1], verbose=0) > 0 for _ in range(2)]
         [True, True]
-        >>> kept.calls, kept.made
+        >>> kept.epoch_count, kept.iterator_count
         (2, 1)
 
     Attributes:

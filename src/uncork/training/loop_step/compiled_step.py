@@ -56,7 +56,7 @@ class CompiledStep(InterceptedStep):
         >>> step.mode = StepMode.XLA
         >>> int(double(tf.constant(4))), step.mode_refusal
         (8, '')
-        >>> step.give_back()
+        >>> step.restore()
     """
 
     def __init__(

@@ -27,7 +27,7 @@ class GraphState:
         >>> count = tf.function(lambda: counter.assign_add(1.0)).get_concrete_function()
         >>> state = GraphState(count)
         >>> _ = count()
-        >>> float(state.values()[0])
+        >>> float(state.current_values()[0])
         2.0
         >>> state.restore()
         >>> float(counter)

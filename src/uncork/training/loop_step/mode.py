@@ -29,7 +29,7 @@ class StepMode(Record, frozen=True, kw_only=True):
     Example:
         >>> StepMode.XLA.is_modified, StepMode.GRAPH.is_modified
         (True, False)
-        >>> StepMode(policy="mixed_bfloat16").words
+        >>> StepMode(policy="mixed_bfloat16").description
         'in mixed_bfloat16'
     """
 

@@ -68,7 +68,7 @@ class NumberReplacer:
 
     Example:
         >>> rate = NumberReplacer(("x", "rate"), ("rate",))
-        >>> rate.replaced((2, 0.5), {}, convert=lambda number: "any")
+        >>> rate.replace_numbers((2, 0.5), {}, convert=lambda number: "any")
         ((2, 'any'), {})
     """
 

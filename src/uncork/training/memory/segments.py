@@ -60,9 +60,9 @@ def cut_into_segments(model: Any, segments: int) -> ModelSegments:
     Example:
         >>> layers = keras.layers
         >>> model = keras.Sequential([keras.Input((8,)), *(layers.Dense(8) for _ in range(6))])
-        >>> [len(each.nodes) for each in cut_into_segments(model, 3).functions[0][1]]
+        >>> [len(each.nodes) for each in cut_into_segments(model, 3).segmented_functions[0][1]]
         [2, 2, 2]
-        >>> cut_into_segments(model, 3).again
+        >>> cut_into_segments(model, 3).recomputed_count
         2
     """
     function = keras_function_of(model)

@@ -35,7 +35,7 @@ class TracedUpdates:
         >>> updates = TracedUpdates()
         >>> step = tf.function(updates.wrap_function(lambda g: optimizer.apply([g])))
         >>> _ = step(tf.constant([1.0, -1.0]))
-        >>> weight.numpy().round(3).tolist(), updates.replaced
+        >>> weight.numpy().round(3).tolist(), updates.fused_count
         ([0.5, 2.5], 1)
     """
 

@@ -45,7 +45,7 @@ class TracedLossScaler:
         ...     optimizer.apply(gradients, [weight])
         ...     return gradients[0]
         >>> scaling = TracedLossScaler()
-        >>> scaled = tf.function(scaling.in_step(step))
+        >>> scaled = tf.function(scaling.wrap_function(step))
         >>> scaled(tf.constant([3.0])).numpy().tolist(), weight.numpy().tolist()
         ([3.0], [-0.5])
         >>> scaled(tf.constant([1e37])).numpy().tolist(), weight.numpy().tolist()

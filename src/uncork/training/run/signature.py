@@ -21,7 +21,7 @@ def model_signature(model: Any) -> ModelSignature:
     Example:
         >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
         >>> model.compile("adam", "mse")
-        >>> model_signature(model).parameters
+        >>> model_signature(model).parameter_count
         3
     """
     shapes = [f"{tuple(v.shape)} {v.dtype} {v.trainable}" for v in model.weights]

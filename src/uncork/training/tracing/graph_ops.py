@@ -28,7 +28,7 @@ class GraphOps:
     Example:
         >>> step = tf.function(lambda x: tf.square(x, name="area"), autograph=False)
         >>> _ = step(tf.constant(3.0))
-        >>> GraphOps().of("area").type
+        >>> GraphOps().op_of_kernel("area").type
         'Square'
     """
 

@@ -37,7 +37,7 @@ class MapVectorizer:
     Example:
         >>> maps = MapVectorizer()
         >>> step = tf.function(maps.wrap_function(lambda x: tf.map_fn(tf.norm, x)))
-        >>> step(tf.constant([[3.0, 4.0], [6.0, 8.0]])).numpy().tolist(), maps.replaced
+        >>> step(tf.constant([[3.0, 4.0], [6.0, 8.0]])).numpy().tolist(), maps.vectorized_count
         ([5.0, 10.0], 1)
     """
 

@@ -29,9 +29,9 @@ class ScopedOverride:
         >>> from types import SimpleNamespace
         >>> there = SimpleNamespace(greet=lambda: "hello")
         >>> place = ScopedOverride(
-        ...     lambda: there, "greet", lambda: place.answering or place.original()
+        ...     lambda: there, "greet", lambda: place.handler or place.original()
         ... )
-        >>> with place.to("good day"):
+        >>> with place.use_handler("good day"):
         ...     there.greet()
         'good day'
         >>> there.greet()
