@@ -65,7 +65,7 @@ def uncork(tmp_path: Path) -> Run:
 def no_quiesce(monkeypatch: pytest.MonkeyPatch) -> None:
     """No block waits until the machine is quiet: while tests run, it never is."""
     for name in ("training.run.fit_runner", "engine.loop.loop_runner", "engine.fit.checkpoints"):
-        monkeypatch.setattr(f"uncork.{name}.settle", lambda: 0.0)
+        monkeypatch.setattr(f"uncork.{name}.wait_until_idle", lambda: 0.0)
 
 
 @pytest.fixture(autouse=True)

@@ -31,8 +31,8 @@ _CHILD: Final = f"""
 import sys
 sys.path[0] = sys.path[0] or sys.path[1]
 sys.path.append({_TESTS!r})
-from engine import brief_child
-sys.exit(brief_child.main("NAME", sys.argv[1:]))
+import short_worker
+sys.exit(short_worker.main("NAME", sys.argv[1:]))
 """
 
 
@@ -92,10 +92,10 @@ def brief_and_faster(put: Callable[[Any, str, Any], None]) -> None:
         """One short block each, and then so many times as fast."""
         block_s = how["block_s"] / 10
         trial = measured(base, candidate, **{**how, "block_s": block_s, "budget_s": 0.0})
-        said = compare([1.0, 1.01, 1.0], [1.5, 1.51, 1.5], min_ratio=how["at_least"])
+        said = compare([1.0, 1.01, 1.0], [1.5, 1.51, 1.5], min_ratio=how["min_ratio"])
         return replace_fields(trial, comparison=said)
 
-    for first_or_second_look in ("interleave", "patiently"):
+    for first_or_second_look in ("interleave", "interleave_until_budget"):
         put(walk, first_or_second_look, faster)
     for name in ("_CAREFUL", "_BRIEF"):
         put(observe, name, getattr(observe, name).scaled(0.1))

@@ -91,7 +91,7 @@ def test_tuning_leaves_the_model_as_it_was(tuned) -> None:
 def test_every_kept_step_is_proved(tuned) -> None:
     plan = tuned[2].record
     assert len(plan.steps) == len(OPTIMIZATIONS)
-    assert all(step.proof.passed and step.proof.kind == "exact" for step in plan.kept)
+    assert all(step.proof.passed and step.proof.kind == "exact" for step in plan.accepted_steps)
 
 
 def test_a_plan_shows_itself(tuned) -> None:
@@ -139,7 +139,7 @@ def test_a_plan_for_another_model_is_refused_before_anything_is_trained(tuned) -
     """Whatever was kept on this machine: the plan in hand has one edit, for the tuned pipeline."""
     record = tuned[2].record
     kept = next(step for step in STEPS if step.outcome == "kept")
-    edit = Prefetch(expected_digest=record.before.workload.pipeline)
+    edit = Prefetch(expected_digest=record.before.workload.pipeline_digest)
     plan = replace(record, steps=(replace(kept, edits=(edit,)),))
     model = mlp()
     before = state(model)

@@ -11,12 +11,10 @@ from tensorflow.python.data.experimental.ops import testing
 from uncork.core.evidence.stage import Stage
 from uncork.pipeline.equivalence.digests import element_digests
 from uncork.pipeline.ir.tree import Pipeline, read_pipeline
-from uncork.pipeline.profile import isolated_timing as doubtful
-from uncork.pipeline.profile import stage_costs as costs
+from uncork.pipeline.profile import alternatives, isolated_timing, stage_costs
 from uncork.pipeline.profile.probes import Probe
 from uncork.pipeline.profile.stage_costs import measure_stage_costs
 from uncork.pipeline.profile.stage_measurement import StageMeasurement
-from uncork.pipeline.transforms import generator_chunks as in_chunks
 
 # Of each probe, whatever they take.
 TURNS = 3
@@ -54,8 +52,8 @@ def measured(
 
     pipeline = dataset if isinstance(dataset, Pipeline) else read_pipeline(dataset)
     with pytest.MonkeyPatch.context() as patch:
-        for module in (costs, doubtful, in_chunks):
-            patch.setattr(module, "take_turns", take_turns)
+        for module in (stage_costs, isolated_timing, alternatives):
+            patch.setattr(module, "time_round_robin", take_turns)
         patch.setattr(Probe, "_pull_in_its_turn", computed)
         return measure_stage_costs(pipeline, batch_size=batch_size, budget_s=seconds)
 
@@ -74,14 +72,14 @@ def by_decree(dataset, *, batch_size: int | None = 4, seconds: float = 60.0) -> 
             stage.cpu_s = stage.wall_s = 0.001
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(costs, "_difference", difference)
+        patch.setattr(stage_costs, "_difference", difference)
         for module, name in (
-            (costs, "take_turns"),
-            (costs, "time_in_isolation"),
-            (in_chunks, "take_turns"),
+            (stage_costs, "time_round_robin"),
+            (stage_costs, "time_in_isolation"),
+            (alternatives, "time_round_robin"),
         ):
             patch.setattr(module, name, lambda *_: None)
-        patch.setattr(costs, "measure_op_costs", lambda *_, **__: ())
+        patch.setattr(stage_costs, "measure_op_costs", lambda *_, **__: ())
         return measure_stage_costs(read_pipeline(dataset), batch_size=batch_size, budget_s=seconds)
 
 

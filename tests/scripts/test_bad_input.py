@@ -463,7 +463,7 @@ def test_out_of_memory_in_a_trial_is_a_failed_step(
     monkeypatch.setattr(
         fit_subject.FitSubject,
         "runner",
-        lambda self, v: Greedy() if v.step or v.edits else original(self, v),
+        lambda self, v: Greedy() if v.step_edits or v.pipeline_edits else original(self, v),
     )
     keras.utils.set_random_seed(1)
     model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(1)])

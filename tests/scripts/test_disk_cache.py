@@ -43,7 +43,7 @@ def planned(cwd: Path, folder: Path, size: int = 0) -> Path:
     edits = tuple(
         DiskCache(stage=e.stage, expected_digest="", size_bytes=size, folder=str(folder))
         if type(e).__name__ == "Cache"
-        else replace(e, expects="")
+        else replace(e, expected_digest="")
         if type(e).__name__ in ("Prefetch", "AutotuneOff")
         else e
         for e in step.edits

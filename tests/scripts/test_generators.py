@@ -81,9 +81,9 @@ def test_where_the_process_goes_on_it_is_left_alone():
 class Looking(JobListener):
     """Runs some steps of whatever it is given."""
 
-    takes_any_loop = True
+    accepts_any_loop = True
 
-    def work(self, subject, machine):
+    def run_on(self, subject, machine):
         self.seen = subject
         runner = subject.runner(subject.original)
         runner.prime()
@@ -113,7 +113,7 @@ def call_of(model, generator, **given):
 def test_a_script_s_generator_is_read_by_whoever_looks(trial):
     with pytest.raises(StopScript):
         trial.fit(call_of(trained(), batches(), steps_per_epoch=20))
-    assert trial.seen.workload.data == "generator"
+    assert trial.seen.workload.data_kind == "generator"
 
 
 def test_so_is_one_of_many_small_fits(trial):

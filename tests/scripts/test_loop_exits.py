@@ -52,7 +52,7 @@ def test_a_loop_is_left_when_no_loop_around_the_step_runs(tmp_path):
     def at(frame):
         if not found:
             found.append(LoopExitDetector(frame))
-        return found[0].left(frame)
+        return found[0].has_exited(frame)
 
     assert where(script, at) == [False] * 6 + [True]
 
@@ -67,7 +67,7 @@ def test_on_another_thread_and_outside_of_loops_nobody_knows(tmp_path):
     ]
     found = []
     lines = where(script, LoopExitDetector)[1]
-    thread = threading.Thread(target=lambda: found.append(lines.left(None)))
+    thread = threading.Thread(target=lambda: found.append(lines.has_exited(None)))
     thread.start()
     thread.join()
     assert found == [False]

@@ -11,4 +11,4 @@ import tensorflow as tf
 def _own_random_state() -> Iterator[None]:
     yield
     tf.random.set_seed(None)
-    keras.backend.clear_session(free_memory_bytes=False)
+    keras.backend.clear_session(free_memory=False)

@@ -71,7 +71,7 @@ def test_harm_changes_a_training_and_is_undone(asker, harm):
         )
     )
     assert original.distance(harmed) > 1e-4
-    assert original.equals(again)
+    assert original.is_equal_to(again)
     assert float(asker.model.optimizer.learning_rate) == rate
 
 

@@ -13,7 +13,7 @@ def _own_random_state() -> Iterator[None]:
     tf.random.set_seed(None)
     yield
     tf.random.set_seed(None)
-    keras.backend.clear_session(free_memory_bytes=False)
+    keras.backend.clear_session(free_memory=False)
 
 
 @pytest.fixture(autouse=True)

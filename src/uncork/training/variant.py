@@ -67,7 +67,9 @@ class Variant:
         pipeline, done = self.pipeline, list(self.pipeline_edits)
         for edit in edits:
             assert pipeline is not None
-            concrete = edit if edit.expected_digest else replace(edit, expects=pipeline.digest)
+            concrete = (
+                edit if edit.expected_digest else replace(edit, expected_digest=pipeline.digest)
+            )
             pipeline = apply_edit(pipeline, concrete)
             done.append(concrete)
         return replace_fields(self, pipeline=pipeline, pipeline_edits=tuple(done))

@@ -42,8 +42,10 @@ def numbers(count: int = 6) -> tf.data.Dataset:
 
 def running(*edits: Any) -> PlanListener:
     digest = read_pipeline(numbers()).digest
-    expecting = tuple(replace(edit, expects=digest) for edit in edits)
-    return PlanListener(with_edits(*expecting, kind="custom_loop", pipeline=digest), strict=True)
+    expecting = tuple(replace(edit, expected_digest=digest) for edit in edits)
+    return PlanListener(
+        with_edits(*expecting, kind="custom_loop", pipeline_digest=digest), strict=True
+    )
 
 
 CACHE, PREFETCH = Cache(stage=1, expected_digest=""), Prefetch(expected_digest="")

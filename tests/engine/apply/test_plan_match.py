@@ -59,9 +59,9 @@ def test_what_no_edit_depends_on_may_change(changes: dict[str, Any]) -> None:
     ("changes", "named"),
     [
         ({"kind": "custom_loop"}, "kind of loop"),
-        ({"data": "numpy"}, "data"),
+        ({"data_kind": "numpy"}, "data"),
         ({"element_spec": "(float32[batch, 8], int64[batch])"}, "batch"),
-        ({"pipeline": "ffff"}, "input pipeline"),
+        ({"pipeline_digest": "ffff"}, "input pipeline"),
     ],
     ids=str,
 )
@@ -75,12 +75,12 @@ def test_another_input_is_named(changes: dict[str, Any], named: str) -> None:
     ("field", "value", "named"),
     [
         ("name", "Functional", "class of the model"),
-        ("parameters", 7, "number of weights"),
-        ("variables", "ffff", "shapes of the weights"),
+        ("parameter_count", 7, "number of weights"),
+        ("variables_digest", "ffff", "shapes of the weights"),
         ("optimizer", "SGD", "optimizer"),
         ("loss", "mse", "loss"),
-        ("dtype_policy", ("mixed_float16",), "dtype policy"),
-        ("train_step", "abcd", "code of train_step"),
+        ("dtype_policies", ("mixed_float16",), "dtype policy"),
+        ("train_step_digest", "abcd", "code of train_step"),
     ],
 )
 def test_another_model_is_named(field: str, value: object, named: str) -> None:
@@ -120,7 +120,7 @@ def test_callbacks_on_every_batch_matter_to_grouped_steps_only() -> None:
         ({"validation_steps": 10}, "validation_steps: the plan was made for a multiple of 8"),
         ({"steps_per_epoch": 12, "has_explicit_steps": True}, "steps_per_epoch"),
         ({"steps_per_epoch": None}, "length of the data"),
-        ({"distributed": True}, "tf.distribute strategy"),
+        ({"is_distributed": True}, "tf.distribute strategy"),
     ],
     ids=str,
 )
@@ -137,7 +137,9 @@ def test_a_validation_of_whole_executions_fits() -> None:
 
 
 def test_a_callback_of_every_batch_stays_with_its_backend() -> None:
-    made = with_edits(KerasBackend(backend="jax", backend_version="0.9.0"), batch_hooks=("Warmup",))
+    made = with_edits(
+        KerasBackend(backend="jax", backend_version="0.9.0"), batch_callbacks=("Warmup",)
+    )
     (line,) = plan_differences(made, found(batch_callbacks=("Warmup",)))
     assert line.startswith("callbacks on every batch")
     assert "Warmup" in line

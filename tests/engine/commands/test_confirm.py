@@ -60,7 +60,7 @@ def test_a_process_that_fails_says_why(tmp_path):
 def test_a_faster_plan_stays_in_force(confirmed):
     found = confirmed((1200.0, 1212.0, 1191.0))
     assert found.speedup.verdict == "faster"
-    assert found.kept == plan().accepted_steps
+    assert found.accepted_steps == plan().accepted_steps
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_a_long_first_epoch_is_waited_for_once(monkeypatch, first_s, limits, who
     waited = {False: [], True: []}
 
     def child(job, script, follow, *, quiet):
-        waited[job.plan_path is not None].append((job.first_epoch_s, job.whole))
+        waited[job.plan_path is not None].append((job.max_first_epoch_s, job.is_full_cache_fill))
         found = Confirmation(measurement=measurement(600.0), first_epoch_s=first_s)
         return JobResult(machine=MACHINE, confirmation=found)
 
@@ -131,7 +131,7 @@ def test_what_runs_out_of_memory_elsewhere_is_not_confirmed(monkeypatch):
 def test_a_plan_that_is_slower_is_withdrawn(confirmed):
     found = confirmed((400.0, 404.0, 396.0))
     assert found.edits == ()
-    assert not found.kept
+    assert not found.accepted_steps
     assert found.tuned == found.baseline
     assert "slower, 0.67x" in found.notes[0]
     rejected = [s for s in found.steps if "fresh processes" in s.reason]
@@ -142,7 +142,7 @@ def test_a_plan_that_is_slower_is_withdrawn(confirmed):
 def test_a_plan_of_which_nothing_is_proven_is_left_with_its_figures(confirmed):
     found = confirmed((400.0, 900.0, 640.0))
     assert found.speedup.verdict == "not_proven"
-    assert found.kept == plan().accepted_steps
+    assert found.accepted_steps == plan().accepted_steps
 
 
 def validating(*steps, seconds=60.0, every=1):
@@ -175,7 +175,7 @@ def test_a_validation_that_is_fed_otherwise_has_its_own_figures(confirmed):
     assert (found.validation.baseline_s, found.validation.tuned_s) == (60.0, 4.0)
     assert found.validation.speedup.verdict == "faster"
     assert found.speedup.verdict == "not_proven"
-    assert found.kept, "no faster in its steps is no reason to withdraw it"
+    assert found.accepted_steps, "no faster in its steps is no reason to withdraw it"
     times = found.time_to_finish
     assert times.baseline_s - times.tuned_s == pytest.approx(5 * 56.0), "the first one fills it"
     assert confirmed(WRITTEN, validating(), validation_s=(60.0, 4.0)).validation is None
@@ -185,7 +185,7 @@ def test_a_validation_that_is_fed_otherwise_has_its_own_figures(confirmed):
 def test_where_it_trains_as_before_other_speeds_are_noise(confirmed, planned):
     step = replace(KEPT, edits=(FED,), is_for_validation=True)
     found = confirmed(planned, validating(step), validation_s=(60.0, 4.0))
-    assert found.kept
+    assert found.accepted_steps
     assert found.speedup.verdict == "not_proven"
 
 
@@ -194,11 +194,11 @@ def test_a_validation_that_is_slower_is_withdrawn_by_itself(confirmed):
     made = validating(step, *plan().accepted_steps)
     found = confirmed((1200.0, 1212.0, 1191.0), made, validation_s=(4.0, 60.0))
     assert not found.validation_edits
-    assert found.kept == plan().accepted_steps
+    assert found.accepted_steps == plan().accepted_steps
     assert "validation was slower" in found.notes[0]
     assert found.validation is None
     alone = confirmed(WRITTEN, validating(step), validation_s=(4.0, 60.0))
-    assert not alone.kept
+    assert not alone.accepted_steps
     assert alone.tuned == alone.baseline
     assert parse_plan(serialize_plan(found)).edits == plan().edits
 
@@ -211,7 +211,7 @@ def test_it_is_timed_where_it_matters():
 
 def test_what_does_not_fit_as_written_is_only_seen_to_train(confirmed):
     found = confirmed((480.0,), plan(steps=(NEEDED,)))
-    assert found.kept == (NEEDED,)
+    assert found.accepted_steps == (NEEDED,)
     assert found.baseline == found.tuned
     assert found.tuned.samples_per_s == 480.0
     assert (found.speedup.n_processes, found.speedup.verdict) == (1, plan().speedup.verdict)

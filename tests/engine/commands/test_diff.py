@@ -121,7 +121,7 @@ def test_a_patch_that_trains_as_the_plan_does_passes(
     [
         ({"jit_compile": False}, "jit_compile: True with the plan, False with the patch"),
         ({"steps_per_execution": 1}, "steps_per_execution: 8 with the plan, 1 with the patch"),
-        ({"pipeline": "other"}, "input pipeline"),
+        ({"pipeline_digest": "other"}, "input pipeline"),
         ({"model": replace(WORKLOAD.model, dtype_policies=("mixed_bfloat16",))}, "model: "),
     ],
 )

@@ -251,7 +251,7 @@ def test_another_training_is_not(made):
 
 @pytest.mark.slow
 def test_a_plan_is_confirmed_there(made, monkeypatch):
-    found = asked(made, monkeypatch, mode="confirm", hand_over=None).confirmation
+    found = asked(made, monkeypatch, mode="confirm", handover_path=None).confirmation
     assert found.measurement.samples_per_s > 0
     assert found.first_epoch_s > 0
 

@@ -69,19 +69,19 @@ class FakeSubject:
     def runner(self, version):
         return self._runners[0]
 
-    def resident(self, version):
+    def resident_runner(self, version):
         return self._runners[1]
 
-    def grouped(self, version, resident_s):
+    def grouped_runner(self, version, resident_s):
         return self._many
 
-    def grouped_training(self, version):
+    def grouped_training_runner(self, version):
         return self._trained
 
     def python_s(self, resident_s):
         return self._python_s
 
-    def most_python_s(self, version, resident_s):
+    def max_python_s(self, version, resident_s):
         return self._most
 
 

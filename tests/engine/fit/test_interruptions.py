@@ -471,9 +471,11 @@ def test_in_the_middle_of_a_step_lever(
     edit: StepEdit, at: str, error: BaseException, tmp_path: Path
 ) -> None:
     def attempt(subject: FitSubject, data: Any) -> None:
-        found = replace(edit, code=subject.workload.step_code_digest) if eagerly else edit
+        found = replace(edit, code_digest=subject.workload.step_code_digest) if eagerly else edit
         if moved:
-            found = replace(edit, expects=find_trailing_maps(subject.original.pipeline)[0].digest)
+            found = replace(
+                edit, expected_digest=find_trailing_maps(subject.original.pipeline)[0].digest
+            )
         version = subject.original.with_step_edits((found,))
         with each_by_itself(subject.model) if in_parts else nullcontext():
             runner = subject.runner(version)  # what the model's step reaches is looked up here

@@ -64,7 +64,7 @@ def test_an_optimizer_with_many_small_weights_is_tried_with_one_update(tmp_path,
     data = tf.data.Dataset.zip((x, x)).batch(16)
     watched = FitSubject(model, {"x": data}, 0, "train.py:9", str(tmp_path))
     watched.layers, watched.ends_process = layers, True
-    how = {"step_s": 0.001, "block_s": 0.1, "computing": False}
+    how = {"step_s": 0.001, "block_s": 0.1, "is_step_dominant": False}
     told, untold = (
         collect_evidence(watched, watched.original, Journal(), has_kernel_profile=told, **how)[
             "flat_updates_speedup"

@@ -156,7 +156,7 @@ def test_from_a_size_on_that_diverges_there_are_none(tmp_path, monkeypatch, dive
 
     def made(self, version, seed, steps):
         found = curve(self, version, seed, steps)
-        if version.times < diverging:
+        if version.batch_multiplier < diverging:
             return found
         return [*found[:-1], (found[-1][0], float("nan"))]
 

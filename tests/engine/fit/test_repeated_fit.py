@@ -208,7 +208,7 @@ def test_a_loop_of_too_few_rounds_is_not_waited_for(
     rounds: int, reached: list[int], tmp_path: Path
 ) -> None:
     class Looking(JobListener):
-        def work(self, subject: Any, machine: Any) -> Any:
+        def run_on(self, subject: Any, machine: Any) -> Any:
             raise NotImplementedError
 
     trial, call = Looking(Job(mode="tune"), Journal(), str(tmp_path)), call_of(model())

@@ -363,7 +363,7 @@ def test_a_step_in_another_precision(write: Write, uncork: Run, tmp_path: Path):
     low = low.replace("traced.append(x.shape)", "pass").replace("return loss", seen)
     path = write(low.replace("len(traced)", SET))
     found = diagnosed(uncork, path, tmp_path).workload
-    assert found.dtype_policy == ("mixed_bfloat16",)
+    assert found.dtype_policies == ("mixed_bfloat16",)
     made = planned(
         tmp_path, found, DtypePolicy(policy="float32", code_digest=found.step_code_digest)
     )

@@ -15,11 +15,11 @@ from uncork.engine.process.worker_process import Script, WorkerFailed, run_worke
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from uncork.engine.process.scratch_folders import folder_at
+from uncork.engine.process.scratch_folders import temporary_folder_at
 job, disk = map(Path, sys.argv[1:])
 scratch = job.parent / "scratch-1"
 scratch.mkdir()
-with folder_at(disk, scratch) as folder:
+with temporary_folder_at(disk, scratch) as folder:
     (folder / "half a checkpoint").write_text("weights")
     print(len(os.listdir(disk)), "in it", file=sys.stderr)
     os.kill(os.getpid(), signal.SIGKILL)

@@ -40,7 +40,7 @@ class FakePipelineSubject(FakeSubject):
     def runner(self, version: Variant) -> VariantRunner:
         return FakeRunner(cycle(self.speeds[len(version.pipeline_edits)]))
 
-    def supply(self, version: Variant) -> Any:
+    def batches_dataset(self, version: Variant) -> Any:
         return version.pipeline.dataset
 
 
@@ -102,8 +102,8 @@ def test_what_each_alone_could_not_show_they_show_together(walked) -> None:
     assert (first.at, last.at) == ("train.py:7", "train.py:9")
     assert first.proof == last.proof
     assert first.proof.passed
-    assert walk.version.edits == (*first.edits, *last.edits)
-    assert walk.now.workload.pipeline == walk.version.pipeline.digest
+    assert walk.variant.pipeline_edits == (*first.edits, *last.edits)
+    assert walk.diagnosis.workload.pipeline_digest == walk.variant.pipeline.digest
 
 
 def test_what_was_kept_together_can_be_applied_one_by_one(walked) -> None:
@@ -112,16 +112,16 @@ def test_what_was_kept_together_can_be_applied_one_by_one(walked) -> None:
     pipeline = walk.subject.original.pipeline
     for step in walk.steps:
         for edit in step.edits:
-            assert edit.expects == pipeline.digest
+            assert edit.expected_digest == pipeline.digest
             pipeline = apply_edit(pipeline, edit)
-    assert pipeline.digest == walk.version.pipeline.digest
+    assert pipeline.digest == walk.variant.pipeline.digest
 
 
 def test_what_gains_nothing_together_either_is_told_so(walked) -> None:
     walk = walked({1: LITTLE, 2: USELESS})
     assert [step.outcome for step in walk.steps] == ["rejected", "rejected"]
     assert all("; together with" in step.reason for step in walk.steps)
-    assert walk.version is walk.subject.original
+    assert walk.variant is walk.subject.original
 
 
 def test_what_breaks_is_no_end_of_the_tuning(walked, monkeypatch) -> None:

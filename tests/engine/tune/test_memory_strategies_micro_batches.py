@@ -54,7 +54,7 @@ def little(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         run()
         return rows * MOST // 10 if rows <= 10 else None
 
-    monkeypatch.setattr(room.MemoryMeter, "taken", taken)
+    monkeypatch.setattr(room.MemoryMeter, "measure_peak", taken)
     monkeypatch.setattr(room, "device_limit_bytes", lambda device: MOST * 10 / 8)
     monkeypatch.setattr(room, "device_peak_bytes", lambda device: 0)
     return asked
@@ -113,7 +113,7 @@ def test_what_cannot_be_cut_is_told_with_its_reason(tmp_path: Path) -> None:
 
 
 def test_nor_is_there_memory_for_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room.MemoryMeter, "taken", lambda memory, run: None)
+    monkeypatch.setattr(room.MemoryMeter, "measure_peak", lambda memory, run: None)
     with pytest.raises(OutOfMemory, match="a single example"):
         train_in_parts(subject(tmp_path), 2, SAID, Policy(), Journal(None))
 
@@ -158,7 +158,7 @@ def test_a_training_that_fits_is_run_once(children: Any) -> None:
     asked, answers = children
     answers += [FITS]
     assert run_tuning(Job(mode="tune"), SCRIPT, lambda event: None) is FITS
-    assert [job.parts for job in asked] == [0]
+    assert [job.min_parts for job in asked] == [0]
 
 
 def test_one_that_does_not_is_tried_in_parts_and_in_more_where_it_was_killed(children: Any) -> None:
@@ -166,7 +166,7 @@ def test_one_that_does_not_is_tried_in_parts_and_in_more_where_it_was_killed(chi
     answers += [TOO_LARGE, WorkerFailed(1, is_killed=True), FITS]
     told: list[Event] = []
     assert run_tuning(Job(mode="tune"), SCRIPT, told.append) is FITS
-    assert [job.parts for job in asked] == [0, 2, 16]
+    assert [job.min_parts for job in asked] == [0, 2, 16]
     assert asked[2].out_of_memory_error == SAID
     assert "trying its batch in parts" in told[1].text
 
@@ -221,7 +221,7 @@ def test_a_diagnosis_says_what_helps(children: Any) -> None:
 class Trying(JobListener):
     """What is measured after the proof takes more than it did."""
 
-    def work(self, subject: Any, machine: Any) -> JobResult:
+    def run_on(self, subject: Any, machine: Any) -> JobResult:
         subject.require_edits((MicroBatches(parts=2),))
         raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor [9]")
 
@@ -238,7 +238,7 @@ class Failing(JobListener):
 
     looked = 0
 
-    def work(self, subject: Any, machine: Any) -> JobResult:
+    def run_on(self, subject: Any, machine: Any) -> JobResult:
         self.looked += 1
         raise ValueError("no shape")
 

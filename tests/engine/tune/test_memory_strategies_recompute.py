@@ -55,7 +55,7 @@ def little(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
         used = rows / segments
         return int(used * MOST / 10) if used <= 10 else None
 
-    monkeypatch.setattr(room.MemoryMeter, "taken", taken)
+    monkeypatch.setattr(room.MemoryMeter, "measure_peak", taken)
     monkeypatch.setattr(room, "device_limit_bytes", lambda device: MOST * 10 / 8)
     monkeypatch.setattr(room, "device_peak_bytes", lambda device: 0)
     return asked
@@ -87,7 +87,7 @@ def test_parts_come_first(tmp_path: Path, little: list[Any], monkeypatch: Any) -
     fits = MemoryOverflow(
         error_message=SAID, fitting_rows=8, parts=4, peak_bytes=9, fitting_rows_peak_bytes=5
     )
-    monkeypatch.setattr("uncork.engine.tune.memory_strategies._fitting", lambda *given: fits)
+    monkeypatch.setattr("uncork.engine.tune.memory_strategies._fitting_parts", lambda *given: fits)
     told, step = fit_into_memory(subject(tmp_path), 2, SAID, Policy(), Journal(None))
     assert told is fits
     assert step.edits == (MicroBatches(parts=4),)
@@ -114,7 +114,7 @@ def test_in_no_number_of_segments_it_may_fit(tmp_path: Path, monkeypatch: Any) -
         rows = next(iter(run.__self__.runner.feed.dataset))[0].shape[0]
         return rows * MOST // 10 if rows <= 10 else None
 
-    monkeypatch.setattr(room.MemoryMeter, "taken", taken)
+    monkeypatch.setattr(room.MemoryMeter, "measure_peak", taken)
     monkeypatch.setattr(room, "device_limit_bytes", lambda device: MOST * 10 / 8)
     monkeypatch.setattr(room, "device_peak_bytes", lambda device: 0)
     with pytest.raises(OutOfMemory, match="in as many segments as it can be cut in"):

@@ -66,10 +66,10 @@ class FakeSubject(Subject):
         before = 1.5 ** (len(version.step_edits) - 1)  # each step kept so far was CLEAR
         return FakeRunner(cycle([before * speed for speed in speeds]))
 
-    def resident(self, version: Variant) -> VariantRunner:
+    def resident_runner(self, version: Variant) -> VariantRunner:
         return FakeRunner(cycle([200.0]))
 
-    def supply(self, version: Variant) -> Any:
+    def batches_dataset(self, version: Variant) -> Any:
         raise NotImplementedError
 
     def prove_step(self, version: Variant, kind: Guarantee, budget_s: float) -> Proof:
@@ -84,7 +84,7 @@ class FakeSubject(Subject):
 
 DIAGNOSIS = observed(
     shares=COMPUTING,
-    workload={"kind": "custom_loop", "data": "numpy", "pipeline": ""},
+    workload={"kind": "custom_loop", "data_kind": "numpy", "pipeline_digest": ""},
     ceilings={"consumer": 100.0, "supply": 100.0},
 )
 UNCLEAR = [80.0, 150.0]  # 1.1 times as fast, but by no means surely so
@@ -145,7 +145,7 @@ def outcomes(walk: Tuner) -> list[tuple[str, str]]:
 def test_a_gain_lost_in_noise_is_looked_at_again(walked) -> None:
     walk = walked({2: [UNCLEAR, CLEAR], 3: [CLEAR]})
     assert outcomes(walk) == [("grouping_3", "kept"), ("grouping_2", "kept")]
-    assert walk.version.step == (StepsPerExecution(steps=3), StepsPerExecution(steps=2))
+    assert walk.variant.step_edits == (StepsPerExecution(steps=3), StepsPerExecution(steps=2))
 
 
 def test_the_second_look_can_fail_like_the_first(walked) -> None:
@@ -274,7 +274,12 @@ def test_another_training_comes_last_and_with_consent_only(
 
 def size(times: int, higher: float = 0.0) -> BatchSizeTrial:
     faster = compare([1.0, 1.0], [2.0, 2.0])
-    about = {"samples": 100, "loss": 1.0, "error": 0.1, "noise": 0.1}
+    about = {
+        "samples_per_training": 100,
+        "baseline_loss": 1.0,
+        "loss_increase_error": 0.1,
+        "loss_noise": 0.1,
+    }
     return BatchSizeTrial(
         batch_multiplier=times,
         learning_rate_multiplier=2.0,
@@ -307,7 +312,9 @@ def test_where_a_larger_batch_is_not_proved_a_smaller_one_is_tried(
     tried: list[int] = []
 
     class Sized(FakeSubject):
-        def batch_sizes(self, version: Variant, budget_s: float) -> tuple[BatchSizeTrial, ...]:
+        def measure_batch_sizes(
+            self, version: Variant, budget_s: float
+        ) -> tuple[BatchSizeTrial, ...]:
             return size(2), size(4), size(8), size(16, higher=1.0)
 
         def prove_training(self, version: Variant, budget_s: float) -> Proof:

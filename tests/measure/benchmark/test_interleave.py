@@ -104,21 +104,21 @@ BETTER = [150.0, 170.0, 120.0, 140.0]
 
 @pytest.mark.parametrize(("patience_s", "pairs"), [(0.0, 3), (15.9, 3), (16.0, 4), (100.0, 4)])
 def test_a_gain_about_to_be_proven_gets_the_pairs_that_it_needs(patience_s, pairs):
-    found, calls = trial(UNDECIDED, BETTER, 0.0, patience_s=patience_s)
+    found, calls = trial(UNDECIDED, BETTER, 0.0, max_extended_s=patience_s)
     assert len(calls) == 2 * pairs
     assert found.comparison.verdict == ("faster" if pairs == 4 else "not_proven")
 
 
 @pytest.mark.parametrize("candidate", [UNDECIDED[::-1], [90.0, 131.0, 80.0, 111.0]])
 def test_patience_is_not_for_what_seems_to_gain_nothing(candidate):
-    _, calls = trial(UNDECIDED, candidate, 0.0, patience_s=1000.0)
+    _, calls = trial(UNDECIDED, candidate, 0.0, max_extended_s=1000.0)
     assert len(calls) == 2 * MIN_PAIRS
 
 
 def test_a_gain_too_small_to_keep_is_not_faster():
     base, candidate = [100.0, 100.1], [102.0, 102.1]
     assert trial(base, candidate)[0].comparison.verdict == "faster"
-    found, calls = trial(base, candidate, at_least=1.03)
+    found, calls = trial(base, candidate, min_ratio=1.03)
     assert found.comparison.verdict == "not_proven"
     assert len(calls) == 2 * MIN_PAIRS  # more pairs could not make it worth keeping
 
@@ -138,7 +138,7 @@ def test_patience_proves_what_many_looks_cannot():
     once = interleave_until_budget(
         *runners, block_s=1.0, budget_s=44.0, min_ratio=1.03, clock=clock
     ).comparison
-    many = trial(base, candidate, at_least=1.03, budget_s=44.0)[0].comparison
+    many = trial(base, candidate, min_ratio=1.03, budget_s=44.0)[0].comparison
     assert once.n <= many.n + 1
     assert (once.verdict, many.verdict) == ("faster", "not_proven")
 
@@ -207,7 +207,7 @@ class Waiting(Fake):
     def block(self, seconds: float) -> Block:
         found = super().block(seconds)
         waited_s = self.waits_s[len(self.clock.calls) % len(self.waits_s)]
-        known = {"ends": 1, "ends_s": waited_s} if self.knows else {}
+        known = {"epoch_ends": 1, "between_epochs_s": waited_s} if self.knows else {}
         return replace(found, wall_s=found.wall_s + waited_s, **known)
 
 
@@ -310,5 +310,5 @@ def test_one_block_has_no_interval():
 def test_what_pays_although_its_steps_are_slower_is_not_given_up():
     """XLA that compiles for minutes: steps without it need not be as fast."""
     assert trial([100.0, 100.0], [85.0, 85.0])[0].comparison.n == MIN_LOST_PAIRS
-    found, _ = trial([100.0, 101.0], [85.0, 86.0], at_least=0.4)
+    found, _ = trial([100.0, 101.0], [85.0, 86.0], min_ratio=0.4)
     assert found.comparison.verdict == "faster"

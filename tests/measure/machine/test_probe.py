@@ -56,9 +56,9 @@ def test_a_quota_beyond_the_affinity_does_not(cgroup, quota):
 def test_a_process_may_bind_itself_to_less_than_it_was_started_with():
     code = (
         "import os; "
-        "from uncork.measure.machine.probe import probe, remember_start; remember_start(); "
+        "from uncork.measure.machine.probe import probe_host, remember_start; remember_start(); "
         "os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}); "
-        "p = probe(); print(p.cpus, p.cpus_at_start)"
+        "p = probe_host(); print(p.cpus, p.cpus_at_start)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     bound, allowed = map(float, done.stdout.split())
@@ -165,8 +165,8 @@ def test_the_older_cgroup_is_read_too(cgroup):
 
 def test_looking_imports_no_tensorflow():
     code = (
-        "import sys; from uncork.measure.machine.probe import probe\n"
-        "found = probe(); print(repr(found.tensorflow), 'tensorflow' in sys.modules)"
+        "import sys; from uncork.measure.machine.probe import probe_host\n"
+        "found = probe_host(); print(repr(found.tensorflow), 'tensorflow' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["''", "False"]

@@ -37,7 +37,7 @@ def test_what_a_function_calls_is_not_counted() -> None:
     assert int(last()) == 8
     assert found.caller_names == ("test_what_a_function_calls_is_not_counted",)
     assert found.at is not None
-    assert found.at.rpartition(":")[0].endswith("test_compiled_calls.py")
+    assert found.at.rpartition(":")[0].endswith("test_function_calls.py")
 
 
 def test_methods_are_functions_too_and_two_are_not_one() -> None:

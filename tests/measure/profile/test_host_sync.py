@@ -62,7 +62,7 @@ def test_a_value_that_is_still_computed_is(slow: tf.Tensor) -> None:
     assert value == 1.0
     assert SLOW_S <= found.seconds <= whole_s
     assert found.at is not None
-    assert found.at.rpartition(":")[0].endswith("test_waits.py")
+    assert found.at.rpartition(":")[0].endswith("test_host_sync.py")
 
 
 def test_what_other_threads_wait_for_does_not_count(slow: tf.Tensor) -> None:

@@ -40,13 +40,13 @@ def test_a_line_takes_what_it_calls_and_is_known_by_it():
     x = tf.constant(1.0)
 
     def loop(times):
-        times.begin(sys._getframe())
+        times.start(sys._getframe())
         for _ in range(3):
             graph(x)  # a graph
             metric.update_state(x)  # a metric
             watch()  # a function
             np.append(np.ones(3), 1)  # a library
-        times.end()
+        times.stop()
 
     times, found = lines_of(loop)
     assert set(found["a graph"][1]) == {"graph"}
@@ -56,7 +56,7 @@ def test_a_line_takes_what_it_calls_and_is_known_by_it():
     line, works = found["a function"]
     assert works["function"] > 0.05
     assert find_slowest_function(times, line).endswith(
-        f"test_line_times.py:{watch.__code__.co_firstlineno}"
+        f"test_line_profiler.py:{watch.__code__.co_firstlineno}"
     )
 
 
@@ -65,10 +65,10 @@ def test_a_function_that_runs_a_graph_is_no_function_beside_it():
         return graph(tf.constant(1.0))
 
     def loop(times):
-        times.begin(sys._getframe())
+        times.start(sys._getframe())
         for _ in range(2):
             step()  # the step
-        times.end()
+        times.stop()
 
     _, found = lines_of(loop)
     assert set(found["the step"][1]) == {"graph"}
@@ -80,10 +80,10 @@ def test_evaluating_is_known_although_it_runs_a_graph():
     x, y = np.ones((4, 2)), np.ones((4, 1))
 
     def loop(times):
-        times.begin(sys._getframe())
+        times.start(sys._getframe())
         for _ in range(2):
             min(1.0, model.evaluate(x, y, verbose=0))  # a validation
-        times.end()
+        times.stop()
 
     _, found = lines_of(loop)
     assert set(found["a validation"][1]) == {"evaluation"}
@@ -92,12 +92,12 @@ def test_evaluating_is_known_although_it_runs_a_graph():
 def test_names_that_grow_and_values_that_are_dropped():
     def loop(times):
         features, kept = np.empty(0), np.ones(3)
-        times.begin(sys._getframe())
+        times.start(sys._getframe())
         for _ in range(3):
             features = np.append(features, 1.0)  # grows
             kept = kept * 2  # stays as large
             watch()  # dropped
-        times.end()
+        times.stop()
         return features, kept
 
     times, found = lines_of(loop)
@@ -116,9 +116,9 @@ def test_whoever_traced_before_goes_on():
         return tracer
 
     def loop(times):
-        times.begin(sys._getframe())
+        times.start(sys._getframe())
         watch()
-        times.end()
+        times.stop()
 
     before = sys.gettrace()
     sys.settrace(tracer)
@@ -147,10 +147,10 @@ def test_what_minds_being_looked_at_is_left_alone():
 
     def loop(times):
         touchy = Touchy()
-        times.begin(sys._getframe())
+        times.start(sys._getframe())
         for _ in range(2):
             watch()
-        times.end()
+        times.stop()
         return touchy
 
     times, _ = lines_of(loop)

@@ -46,7 +46,7 @@ def test_a_line_that_takes_long_is_told(clock):
     prepare(clock, 6)
     start.stop()
     (line,) = start.lines
-    assert line.at.endswith(f"test_start_times.py:{LINE}")
+    assert line.at.endswith(f"test_startup_sampler.py:{LINE}")
     assert 0.2 < line.seconds <= clock.now
 
 

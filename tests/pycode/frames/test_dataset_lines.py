@@ -59,12 +59,12 @@ def test_a_script_run_from_elsewhere(tmp_path):
     )
     (tmp_path / "train.py").write_text(
         "from uncork.pycode.frames.dataset_lines import record_source_lines\n"
-        "from uncork.pipeline.ir.tree import read\n"
+        "from uncork.pipeline.ir.tree import read_pipeline\n"
         "record_source_lines()\n"
         "import keras\n"
         "import lib\n"
         "data = lib.make().batch(2)\n"
-        "print([n.at for n in read(data).stages])\n"
+        "print([n.at for n in read_pipeline(data).stages])\n"
     )
     out = subprocess.run(
         [sys.executable, "train.py"], cwd=tmp_path, capture_output=True, text=True, check=True

@@ -15,7 +15,7 @@ from uncork.pycode.purity.referrers import find_owners, find_referrers
 _TENSORS = """
 import gc
 import tensorflow as tf
-from uncork.pycode.purity.referrers import holders_of
+from uncork.pycode.purity.referrers import find_referrers
 
 def asked():
     pass
@@ -26,7 +26,7 @@ for _ in range(5):
     for each in tensors:
         each.mine = 1
     gc.enable()
-    assert any(each is asked for each in holders_of(asked.__code__))
+    assert any(each is asked for each in find_referrers(asked.__code__))
 print("found", gc.isenabled())
 """
 

@@ -45,7 +45,7 @@ def test_it_is_the_same_in_every_process(tmp_path, capsys):
     script = tmp_path / "train.py"
     script.write_text(SCRIPT)
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
-    keras.backend.clear_session(free_memory_bytes=False)  # layers are numbered from the first on
+    keras.backend.clear_session(free_memory=False)  # layers are numbered from the first on
     runpy.run_path(str(script), run_name="__main__")
     assert capsys.readouterr().out == done.stdout
     assert "squared" in done.stdout

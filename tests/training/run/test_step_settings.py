@@ -200,7 +200,7 @@ def test_a_switched_model_is_the_one_built_under_the_policy():
     keras.utils.set_random_seed(1)
     model = mlp(keras.layers.LayerNormalization())
     keras.utils.set_random_seed(1)
-    with_policy = keras.dtype_policy.get("mixed_bfloat16")
+    with_policy = keras.dtype_policies.get("mixed_bfloat16")
     keras.config.set_dtype_policy(with_policy)
     try:
         native = mlp(keras.layers.LayerNormalization())

@@ -128,7 +128,7 @@ def test_what_does_not_fit_is_told(there):
         assert other.detail == "the step has other variables in the other process"
         more = dataclasses.replace(handed, calls=[[*handed.calls[0], ("value", 1)]] * 6)
         assert judged(more).detail == "the step gets 7 values here, and 8 there"
-    refused = dataclasses.replace(handed, refused="too large")
+    refused = dataclasses.replace(handed, refusal_reason="too large")
     assert judged(refused, compiled=compiled).detail == "too large"
 
 
@@ -229,10 +229,10 @@ for epoch in range(100_000):
 class Handing(JobListener):
     """Leaves a plan, and what a tuning would hand over, for the loop of a script."""
 
-    def work(self, subject: Any, machine: Any) -> JobResult:
-        handed = subject.hand_over(subject.original, 0.0)
+    def run_on(self, subject: Any, machine: Any) -> JobResult:
+        handed = subject.record_handover(subject.original, 0.0)
         handed.write(Path("handed_over"))
-        before = workload_diagnosis(workload=subject.seen(), stages=())
+        before = workload_diagnosis(workload=subject.observed_workload(), stages=())
         kept = next(step for step in STEPS if step.outcome == "kept")
         step = replace(kept, name="keep_freed_memory", edits=(KeepFreedMemory(),))
         made: Plan = plan(before=before, after=None, steps=(step,))

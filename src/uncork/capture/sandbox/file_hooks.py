@@ -38,8 +38,8 @@ def back_up_files(folder: Path) -> Iterator[FileBackup]:
         ...     _ = log.write_text("three days")
         ...     with back_up_files(kept):
         ...         pass  # the user's code
-        ...     restored_files(kept)
-        PutBack(restored_files=(), lost_files=())
+        ...     restore_files(kept)
+        RestoreResult(restored_files=(), lost_files=())
     """
     folder.mkdir(parents=True, exist_ok=True)
     files, patches = FileBackup(folder), PatchSet()

@@ -45,7 +45,7 @@ class Patch(Record, frozen=True, kw_only=True):
 
         Example:
             >>> patch = Patch(path="train.py", before=b"fit(x)\n", after=b"fit(x.cache())\n")
-            >>> print(patch.diff("train.py").decode_op(), end="")
+            >>> print(patch.diff("train.py").decode(), end="")
             --- train.py
             +++ train.py
             @@ -1 +1 @@

@@ -142,7 +142,9 @@ def _yes(workload: Workload) -> str:
 
 def _model_differences(expected: ModelSignature, found: ModelSignature) -> list[str]:
     unbuilt = found.parameter_count == 0
-    names = [n for n in _MODEL_WORDS if not (unbuilt and n in ("parameters", "variables"))]
+    names = [
+        n for n in _MODEL_WORDS if not (unbuilt and n in ("parameter_count", "variables_digest"))
+    ]
     return [
         _told(_MODEL_WORDS[name], getattr(expected, name), getattr(found, name))
         for name in names

@@ -49,7 +49,7 @@ def remove_leftovers(folder: Path) -> None:
         ...     scratch = Path(ours, "scratch-1")
         ...     scratch.mkdir()
         ...     with temporary_folder_at(users, scratch):  # killed here
-        ...         remove_left(Path(ours))
+        ...         remove_leftovers(Path(ours))
         ...         os.listdir(users)
         []
     """

@@ -52,7 +52,7 @@ def observe_host_waits() -> Iterator[HostWaits]:
     Example:
         >>> import tensorflow as tf
         >>> with observe_host_waits() as found:
-        ...     redact_value = float(tf.constant(1.0))
+        ...     value = float(tf.constant(1.0))
         >>> value, found.seconds < 0.1
         (1.0, True)
     """

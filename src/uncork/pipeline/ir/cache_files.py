@@ -88,9 +88,9 @@ def create_cache_files(folder: str, element_bytes: int) -> CacheFiles:
     Example:
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     files = create_cache_files(folder, 0)
-        ...     is_shown = [path.name[:14] for path in Path(folder).iterdir()], files.is_complete
-        ...     leave(folder)
-        ...     is_shown, list(Path(folder).iterdir())
+        ...     names = [path.name[:14] for path in Path(folder).iterdir()], files.is_complete
+        ...     remove_process_folder(folder)
+        ...     names, list(Path(folder).iterdir())
         ((['.uncork-cache-'], False), [])
     """
     own = _own(folder)

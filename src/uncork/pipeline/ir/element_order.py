@@ -74,7 +74,7 @@ def with_deterministic_order(pipeline: Pipeline) -> Dataset:
     Example:
         >>> from uncork.pipeline.ir.tree import read_pipeline
         >>> loose = tf.data.Options()
-        >>> loose.has_deterministic_ops = False
+        >>> loose.deterministic = False
         >>> numbers = tf.data.Dataset.range(3).map(lambda x: x + 1, 2).with_options(loose)
         >>> [int(x) for x in with_deterministic_order(read_pipeline(numbers))]
         [1, 2, 3]

@@ -167,7 +167,11 @@ def find_trailing_maps(pipeline: Pipeline) -> tuple[TrailingMaps, ...]:
         >>> (found,) = find_trailing_maps(
         ...     read_pipeline(pixels.map(lambda x: tf.cast(x, tf.float32)).prefetch(1))
         ... )
-        >>> found.input_dataset.element_spec.dtype, found.element_spec.dtype, found.saved_transfer_share
+        >>> (
+        ...     found.input_dataset.element_spec.dtype,
+        ...     found.element_spec.dtype,
+        ...     found.saved_transfer_share,
+        ... )
         (tf.uint8, tf.float32, 0.75)
     """
     chain = pipeline.stages

@@ -21,7 +21,7 @@ class LayerRegistry:
         >>> layers.note_call(dense, "functional_1/dense_1")
         >>> layers.creation_location(layers.layer_of_op("functional_1/dense_1/MatMul"))
         'train.py:7'
-        >>> layers.of("functional_1/dense_11/MatMul") is None
+        >>> layers.layer_of_op("functional_1/dense_11/MatMul") is None
         True
     """
 

@@ -93,7 +93,7 @@ def fix_location_folder() -> Iterator[None]:
 
     Example:
         >>> with fix_location_folder():
-        ...     location(os.path.abspath("train.py"), 12)
+        ...     format_location(os.path.abspath("train.py"), 12)
         'train.py:12'
     """
     before = len(_begun_in)

@@ -155,7 +155,7 @@ def has_same_bytes(one: Any, other: Any) -> bool:
     Example:
         >>> nothing = np.array([np.nan, 0.0])
         >>> (
-        ...     has_same_bytes(nothing, nothing.copy_name()),
+        ...     has_same_bytes(nothing, nothing.copy()),
         ...     has_same_bytes(nothing, np.array([np.nan, -0.0])),
         ... )
         (True, False)

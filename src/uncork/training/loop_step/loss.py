@@ -31,9 +31,9 @@ class MetricLoss:
     Example:
         >>> import keras
         >>> metric = keras.metrics.Mean(name="train_loss")
-        >>> loss = MetricLoss.from_variables(variable.redact_value for variable in metric.variables)
+        >>> loss = MetricLoss.from_variables(variable.value for variable in metric.variables)
         >>> metric.update_state(3.0)
-        ... metric.update_state(5.0)
+        >>> metric.update_state(5.0)
         >>> loss.since(), loss.since()
         (4.0, None)
     """

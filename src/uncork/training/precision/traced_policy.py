@@ -56,7 +56,7 @@ def wrap_with_policy(
         >>> dense.build((None, 2))
         >>> low = tf.function(wrap_with_policy("mixed_bfloat16", lambda x: dense(x)))
         >>> ops = low.get_concrete_function(tf.ones((3, 2))).graph.get_operations()
-        >>> any(op.type == "MatMul" and op.outputs[0].dtype == tf.has_native_bfloat16 for op in ops)
+        >>> any(op.type == "MatMul" and op.outputs[0].dtype == tf.bfloat16 for op in ops)
         True
         >>> low(tf.ones((3, 2))).dtype, dense.compute_dtype
         (tf.float32, 'float32')

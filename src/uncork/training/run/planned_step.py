@@ -257,7 +257,7 @@ class _Written:
             found = configure(layer)
             _, policy = self._policies.get(id(layer), (None, None))
             if policy is not None and "dtype" in found:
-                found["dtype"] = keras.dtype_policy.serialize(policy)
+                found["dtype"] = keras.dtype_policies.serialize(policy)
             return found
 
         call = self._called(keras.layers.Layer.__call__)

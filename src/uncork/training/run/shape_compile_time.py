@@ -26,7 +26,7 @@ def read_batch_shapes(feed: Feed, model: Any, seconds: float) -> list[BatchShape
         seconds: How long to read.
 
     Example:
-        >>> import keras
+        >>> import keras, tensorflow as tf
         >>> data = tf.data.Dataset.from_tensor_slices([3, 5]).map(lambda size: tf.zeros((2, size)))
         >>> model = keras.Sequential([keras.Input((None,)), keras.layers.Identity()])
         >>> [shape for (shape,) in read_batch_shapes(Feed(x=data), model, seconds=60.0)[:3]]

@@ -41,10 +41,10 @@ class Snapshot:
     Example:
         >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
         >>> model.compile("adam", "mse")
-        >>> before = model.get_weights()[0].copy_name()
+        >>> before = model.get_weights()[0].copy()
         >>> with Snapshot(model).restore_at_end():
         ...     _ = model.fit(np.ones((4, 2)), np.ones((4, 1)), verbose=0)
-        >>> bool((model.get_weights()[0] == before).nodes_of_type())
+        >>> bool((model.get_weights()[0] == before).all())
         True
     """
 

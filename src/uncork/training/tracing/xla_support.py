@@ -59,9 +59,9 @@ def missing_kernel_reason(error: Exception) -> str | None:
 
     Example:
         >>> import tensorflow as tf
-        >>> written = tf.function(lambda x: tf.strings.as_string(x), jit_compile=True)
+        >>> as_text = tf.function(lambda x: tf.strings.as_string(x), jit_compile=True)
         >>> try:
-        ...     original(tf.constant(1.0))
+        ...     as_text(tf.constant(1.0))
         ... except tf.errors.InvalidArgumentError as error:
         ...     print(missing_kernel_reason(error)[:30])
         XLA has no kernel for AsString

@@ -145,7 +145,7 @@ def has_same_padding(first: Pipeline | None, second: Pipeline | None) -> bool:
         >>> from uncork.pipeline.ir.tree import read_pipeline
         >>> rows = tf.data.Dataset.from_tensor_slices(tf.ragged.constant([[1, 2], [3]]))
         >>> first, second, third = (
-        ...     read(rows.map(lambda row: row).padded_batch(size, padding_values=fill))
+        ...     read_pipeline(rows.map(lambda row: row).padded_batch(size, padding_values=fill))
         ...     for size, fill in ((2, 0), (1, 0), (2, -1))
         ... )
         >>> has_same_padding(first, second), has_same_padding(first, third)
