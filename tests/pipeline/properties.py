@@ -254,7 +254,7 @@ def legal_edits(pipeline, kinds, *, highest):
         for kind in kinds:
             if kind is IN_FILES and kind in made:
                 continue
-            edit = kind(stage=stage, expects=pipeline.digest)
+            edit = kind(stage=stage, expected_digest=pipeline.digest)
             try:
                 changed = apply_edit(pipeline, edit)
             except EditRefused:
@@ -284,7 +284,7 @@ def gathering(pipeline):
 
 def done(run, *given):
     """What the last maps of a pipeline make, as one map."""
-    return run.made(given)
+    return run.map_element(given)
 
 
 def all_together(pipeline, kinds, *, highest):
@@ -293,7 +293,7 @@ def all_together(pipeline, kinds, *, highest):
     for kind in kinds:
         stages = range(len(pipeline.stage_locations))
         for stage in reversed(stages) if highest else stages:
-            edit = kind(stage=stage, expects=pipeline.digest)
+            edit = kind(stage=stage, expected_digest=pipeline.digest)
             try:
                 pipeline = apply_edit(pipeline, edit)
             except EditRefused:

@@ -70,7 +70,7 @@ def secretive():
         workload=workload,
         transfer=SENT,
         cache_folder=CacheFolder(
-            path=FOLDER, refusal_reason=f"no files can be kept in {FOLDER}: Permission denied"
+            path=FOLDER, refusal_reason=f"Uncork cannot cache files in {FOLDER}: Permission denied"
         ),
         kernels=(OWN_KERNELS,),
         slow_layers=(OWN_LAYER,),

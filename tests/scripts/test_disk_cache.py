@@ -85,7 +85,7 @@ def test_a_folder_that_is_gone_is_done_without(trained: Path, tmp_path: Path) ->
     tmp_path.rmdir()
     done = train(trained, made, "gone")
     assert done.returncode == 0, done.stderr
-    assert f"no files can be kept in {tmp_path}: No such file or directory" in done.stderr
+    assert f"Uncork cannot cache files in {tmp_path}: No such file or directory" in done.stderr
     same_weights(trained, "gone")
 
 

@@ -28,14 +28,14 @@ def test_a_script_that_exits_with_a_code_has_failed(monkeypatch, tmp_path: Path)
     made = SimpleNamespace(result=None, fail=lambda **found: failed.append(found))
 
     def run_script(script, args, trial, source, *, outline):
-        trial.made = made
+        trial.created_listener = made
         raise SystemExit(2)
 
     monkeypatch.setattr(child, "run_script", run_script)
     job = Job(mode="tune", result_path=str(tmp_path / "result"))
     with pytest.raises(ScriptFailed, match="ended itself with 2"), ExitStack() as held:
         child._trial(job, Path("train.py"), (), held)
-    assert failed == [{"held_back": (), "made": ()}]
+    assert failed == [{"suppressed_saves": (), "created_files": ()}]
 
 
 @pytest.mark.parametrize(

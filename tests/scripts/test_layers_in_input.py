@@ -116,5 +116,5 @@ def test_another_beginning_is_refused_aloud(tmp_path: Any, capsys: Any) -> None:
 
 def test_classes_that_are_weighted_are_refused_aloud(tmp_path: Any) -> None:
     made = planned(call(), tmp_path)
-    with pytest.raises(PlanRefused, match="weighted by class"):
+    with pytest.raises(PlanRefused, match="class_weight is set"):
         PlanListener(made, strict=True).fit(call(class_weight={0: 1.0, 1: 3.0}))

@@ -541,7 +541,7 @@ def test_foreign_keras_is_refused(write, monkeypatch, tmp_path):
     def script():
         importlib.import_module("tf_keras.src.engine.training").Model().fit()
 
-    refused = pytest.raises(WrongUse, match=r"test_hooks.py:\d+ runs on Keras 2")
+    refused = pytest.raises(WrongUse, match=r"test_install.py:\d+ runs on Keras 2")
     with refused, report_training_calls(PassThroughListener()):
         script()
     script()

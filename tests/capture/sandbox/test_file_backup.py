@@ -188,7 +188,7 @@ def test_a_copy_that_cannot_be_put_back_stays(old, kept, monkeypatch, tmp_path):
         (lost,) = restore_files(kept).lost_files
     copy = tmp_path / "stays" / old.name
     assert copy.read_bytes() == OLD
-    assert lost == f"{old} (a copy of it is {copy})"
+    assert lost == f"{old} (a copy is at {copy})"
 
 
 def test_nothing_interrupts_it(old, kept, monkeypatch):
@@ -257,7 +257,7 @@ def test_what_somebody_else_has_written_since_is_left(old, kept):
             [sys.executable, "-c", f"open({str(old)!r}, 'w').write('the best')"], check=True
         )
     (told,) = restore_files(kept).lost_files
-    assert told.startswith(f"{old} (a copy of it is ")
+    assert told.startswith(f"{old} (a copy is at ")
     assert Path(told.rpartition(" is ")[2].rstrip(")")).read_bytes() == OLD
     assert old.read_bytes() == b"the best"
 
@@ -284,8 +284,8 @@ def test_without_room_for_a_copy_it_is_named(old, kept, monkeypatch):
 def test_a_process_that_is_killed_leaves_what_is_needed(old, kept):
     program = f"""
 import os, pathlib
-from uncork.capture.sandbox.file_hooks import keep_files
-with keep_files(pathlib.Path({str(kept)!r})):
+from uncork.capture.sandbox.file_hooks import back_up_files
+with back_up_files(pathlib.Path({str(kept)!r})):
     pathlib.Path({str(old)!r}).write_text("new")
     os.kill(os.getpid(), 9)
 """

@@ -133,7 +133,7 @@ def test_without_what_the_tuning_leaves_there_is_nothing_to_compare(script):
         ),
         ("print(model(x).numpy())", ".numpy()"),
         ("model.export('served')", ".export()"),
-        ("import os\nos.environ['KERAS_BACKEND'] = 'tensorflow'", "chooses for itself"),
+        ("import os\nos.environ['KERAS_BACKEND'] = 'tensorflow'", "chooses the backend itself"),
         ("import beside", "beside.py:1 uses tf.function"),
         ("from beside import step", "beside.py:1 uses tf.function"),
         ("from package.inner import step", "inner.py:1 uses tf.GradientTape"),

@@ -45,7 +45,7 @@ class Fake:
 
 
 class FakeSubject:
-    between_calls = False
+    loses_time_between_calls = False
 
     def __init__(
         self,
@@ -163,7 +163,7 @@ def test_where_steps_cannot_be_grouped_python_is_asked_itself():
 
 def test_between_calls_of_fit_nobody_waits_for_input():
     class Repeated(FakeSubject):
-        between_calls = True
+        loses_time_between_calls = True
 
     subject = Repeated(whole=0.1, alone=0.02)
     found = measure_breakdown(subject, None, block_s=1.0, rounds=4)

@@ -127,10 +127,10 @@ def test_a_step_that_computes_alone_becomes_a_graph(write: Write, uncork: Run, t
     other = write(script("optimizer.learning_rate.assign(0.001)"), path.name)
     refused = uncork("run", "--plan", made, other, "1")
     assert refused.returncode == 0
-    assert "goes on op by op: its code, or what it calls, is another one" in refused.stderr
+    assert "goes on eagerly: the code of the step, or a function that it calls" in refused.stderr
     strict = uncork("run", "--strict", "--plan", made, other, "1")
     assert strict.returncode != 0
-    assert "its code, or what it calls, is another one" in strict.stderr
+    assert "the code of the step, or a function that it calls" in strict.stderr
 
 
 @pytest.mark.slow

@@ -39,7 +39,7 @@ def test_a_cache_that_takes_long_is_filled_with_a_part(version, elements_a_secon
     asked, notes = elements_a_second(10.0), []  # 100 s
     shorter = DataSubset(notes)
     found = shorter.subset_of(version)
-    assert found.pipeline_edits == version.edits
+    assert found.pipeline_edits == version.pipeline_edits
     assert shorter.kept_share(version) == pytest.approx(1 / 9, rel=0.02)
     kept = next(p.node for p in found.pipeline.stage_locations if p.node.kind == "cache")
     assert kept.dataset.cardinality() == 112

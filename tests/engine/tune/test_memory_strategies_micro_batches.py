@@ -106,7 +106,7 @@ def test_a_loss_that_looks_across_the_batch_is_not_proved(
 
 def test_what_cannot_be_cut_is_told_with_its_reason(tmp_path: Path) -> None:
     found = subject(tmp_path, keras.layers.BatchNormalization(name="norm"))
-    with pytest.raises(OutOfMemory, match=r"'norm' .* from the whole batch") as refused:
+    with pytest.raises(OutOfMemory, match=r"'norm' .* over the whole batch") as refused:
         train_in_parts(found, 2, SAID, Policy(), Journal(None))
     assert SAID in refused.value.received
     assert "a smaller batch" in refused.value.remedy

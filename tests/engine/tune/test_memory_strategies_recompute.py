@@ -101,7 +101,7 @@ class Keeping(L.Layer):
 
 def test_where_neither_helps_both_reasons_are_told(tmp_path: Path, little: list[Any]) -> None:
     found = normalized(tmp_path, Keeping(name="keeping"))
-    with pytest.raises(OutOfMemory, match=r"'norm' .* from the whole batch") as refused:
+    with pytest.raises(OutOfMemory, match=r"'norm' .* over the whole batch") as refused:
         fit_into_memory(found, 2, SAID, Policy(), Journal(None))
     assert refused.value.received.count(SAID) == 1
     assert "the layer 'keeping' keeps a tensor of its call" in refused.value.received

@@ -15,20 +15,20 @@ pytestmark = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="anoth
 
 ASKED = """
 import sys, threading
-from uncork.measure.machine.allocator import allocator, is_memory_kept, keep_freed_memory
+from uncork.measure.machine.allocator import allocator, is_keeping_freed_memory, keep_freed_memory
 from uncork.measure.benchmark.page_faults import take_memory_snapshot
 
 if sys.argv[1] == "kept":
     assert keep_freed_memory() and keep_freed_memory()
-print(allocator(), is_memory_kept())
+print(allocator(), is_keeping_freed_memory())
 
 def work():
     for _ in range(3):
         bytearray(b"1") * (40 << 20)
-    before = take_memory_snapshot().faults
+    before = take_memory_snapshot().page_faults
     for _ in range(5):
         bytearray(b"1") * (40 << 20)
-    print(take_memory_snapshot().faults - before)
+    print(take_memory_snapshot().page_faults - before)
 
 worker = threading.Thread(target=work)
 worker.start()

@@ -123,7 +123,9 @@ def test_nothing_is_written_where_no_folder_is_named():
 
 
 def test_a_folder_that_takes_no_files_is_named_with_its_reason():
-    refused = replace(DISK, refusal_reason="no files can be kept in /scratch: Permission denied")
+    refused = replace(
+        DISK, refusal_reason="Uncork cannot cache files in /scratch: Permission denied"
+    )
     assert reason(FILES, decoding(disk=refused)).endswith("Permission denied")
 
 

@@ -55,14 +55,14 @@ def test_where_numbers_are_drawn_for_elements_that_nobody_takes(data, too_far):
 
 def test_what_would_run_ahead_of_the_draws_is_refused():
     pipeline = read_pipeline(RANGE(9).map(noisy).take(4).repeat(2))
-    with pytest.raises(EditRefused, match="nobody takes"):
+    with pytest.raises(EditRefused, match="no stage reads"):
         apply_edit(pipeline, DrawFirst(stage=1, expected_digest=pipeline.digest))
 
 
 @pytest.mark.parametrize("kind", [SplitMap, ParallelMap])
 def test_what_draws_in_its_own_time_or_promises_no_draws_may_be(kind):
     pipeline = read_pipeline(RANGE(9).map(noisy).take(4).repeat(2))
-    assert apply_edit(pipeline, kind(stage=1, expects=pipeline.digest))
+    assert apply_edit(pipeline, kind(stage=1, expected_digest=pipeline.digest))
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_a_map_that_its_author_made_synchronous_reads_nothing_ahead(edit):
 
     pipeline = read_pipeline(tf.data.Dataset.range(8).map(load, synchronous=True))
     with pytest.raises(EditRefused, match="synchronous on purpose"):
-        apply_edit(pipeline, edit(stage=1, expects=pipeline.digest))
+        apply_edit(pipeline, edit(stage=1, expected_digest=pipeline.digest))
 
 
 def test_a_deterministic_map_is_not_run_ahead_of_draws_either():
@@ -103,7 +103,7 @@ def test_a_deterministic_map_is_not_run_ahead_of_draws_either():
     ):
         edit = ParallelMap(stage=2, expected_digest=pipeline.digest)
         if refused:
-            with pytest.raises(EditRefused, match="nobody takes"):
+            with pytest.raises(EditRefused, match="no stage reads"):
                 apply_edit(pipeline, edit)
         else:
             assert apply_edit(pipeline, edit)

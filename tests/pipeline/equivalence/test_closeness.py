@@ -87,7 +87,7 @@ def test_what_is_no_number_may_be_none_in_both():
 @pytest.mark.parametrize(
     ("one", "other", "said"),
     [
-        (of(ROWS), of(ROWS[:8]), "ends one of them"),
+        (of(ROWS), of(ROWS[:8]), "exists in only one"),
         (of(ROWS), of(ROWS, batch=3), "other parts"),
         (of(ROWS), of(ROWS.astype("float64")), "other parts"),
         (of(ROWS), of(ROWS, ROWS), "other parts"),
@@ -110,7 +110,7 @@ def failing(at, message="torn"):
 def test_errors_must_stand_at_the_same_place():
     found = compare_closeness(failing(3), failing(3))
     assert (found.failure, found.element_count, found.is_complete) == ("", 6, False)
-    assert "ends one of them" in compare_closeness(failing(3), failing(4)).failure
+    assert "exists in only one" in compare_closeness(failing(3), failing(4)).failure
 
 
 def test_a_part_of_an_endless_pass_is_compared():

@@ -116,7 +116,7 @@ def test_the_maps_below_stay_below(photos):
     data = photos.map(tf.strings.strip).map(photo).batch(4)
     changed = moved(data, stage=2)
     assert kinds(changed) == ["from_tensor_slices", "map", "map", "batch", "map"]
-    with pytest.raises(EditRefused, match="lies map"):
+    with pytest.raises(EditRefused, match="comes map"):
         apply_edit(changed, VectorizeMap(stage=1, expected_digest=changed.digest))
     stages = measured(data)
     assert [stage.vectorized_cost is not None for stage in stages] == [False, False, True, False]

@@ -389,7 +389,7 @@ def test_what_ran_inline_is_handed_to_threads_again():
 
 def test_errors_that_are_ignored_keep_what_fails():
     pipeline = read_pipeline(labelled().map(augmented).ignore_errors())
-    with pytest.raises(EditRefused, match="ignored further up"):
+    with pytest.raises(EditRefused, match="ignored downstream"):
         apply_edit(pipeline, DecodeAndCrop(stage=1, expected_digest=pipeline.digest))
 
 

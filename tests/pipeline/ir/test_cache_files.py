@@ -25,9 +25,9 @@ MINE = """
         package = types.ModuleType(f"uncork.{name}")
         package.__path__ = [f"{uncork.__path__[0]}/{name.replace('.', '/')}"]
         sys.modules[package.__name__] = package
-    from uncork.pipeline.ir.cache_files import new_files
-    files = new_files(sys.argv[1], 0)
-    open(files.name + ".index", "w").close()
+    from uncork.pipeline.ir.cache_files import create_cache_files
+    files = create_cache_files(sys.argv[1], 0)
+    open(files.file_prefix + ".index", "w").close()
     print(files.directory.parent, flush=True)
     """
 
@@ -75,7 +75,7 @@ def test_a_child_that_was_forked_leaves_its_parent_s_alone(tmp_path):
         "child = os.fork()\n"
         "if not child: sys.exit(0)\n"
         "os.waitpid(child, 0)\n"
-        "print(files.complete, flush=True)",
+        "print(files.is_complete, flush=True)",
     )
     assert parent.communicate(timeout=60)[0].split()[-1] == "True"
     assert not list(tmp_path.iterdir())

@@ -146,7 +146,8 @@ def test_in_order_an_edit_changes_nothing(case):
     assert has_nondeterministic_order(read_pipeline(data))
     before = epochs(with_deterministic_order(create_seeded_copy(read_pipeline(data), 5)))
     after = edited(
-        create_seeded_copy(read_pipeline(data), 5), lambda digest: edit(stage=stage, expects=digest)
+        create_seeded_copy(read_pipeline(data), 5),
+        lambda digest: edit(stage=stage, expected_digest=digest),
     )
     assert epochs(with_deterministic_order(after)) == before
 

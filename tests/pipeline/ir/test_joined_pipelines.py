@@ -29,11 +29,11 @@ RANGE = Dataset.range
 def cached_from(stage, data):
     """How many elements a cache there would hold; None where there can be none."""
     point = by_decree(data)[stage].cache_point
-    return point.elements if point else None
+    return point.element_count if point else None
 
 
 def listed(data):
-    pipeline = data if hasattr(data, "places") else read_pipeline(data)
+    pipeline = data if hasattr(data, "stage_locations") else read_pipeline(data)
     return [place.node.kind for place in pipeline.stage_locations]
 
 

@@ -133,7 +133,7 @@ def test_a_constant_in_a_called_function_counts():
 
 SCRIPT = """
 import tensorflow as tf
-from uncork.pipeline.ir.tree import read
+from uncork.pipeline.ir.tree import read_pipeline
 
 for _ in range({noise}):
     tf.data.Dataset.range(3).map(lambda x: tf.py_function(lambda y: y, [x], tf.int64))
@@ -151,7 +151,7 @@ data = tf.data.Dataset.from_tensor_slices((tf.zeros([4, 2, 3, 3]), [1, 2, 3, 4])
 data = data.shuffle(4).map(augment).interleave(
     lambda e: tf.data.Dataset.from_tensors(e).shuffle(2), cycle_length=2
 ).batch(2)
-print(read(data).digest)
+print(read_pipeline(data).digest)
 """
 
 
@@ -175,5 +175,5 @@ def test_more_datasets_than_can_be_followed_are_refused():
     assert pipeline.digest
     for _ in range(100):
         numbers = numbers.concatenate(tf.data.Dataset.range(2))
-    with pytest.raises(EditRefused, match="stand one on the other"):
+    with pytest.raises(EditRefused, match="are chained"):
         read_pipeline(numbers)

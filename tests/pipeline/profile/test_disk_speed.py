@@ -28,7 +28,7 @@ def test_reading_and_writing_take_time_for_each_byte(tmp_path):
 def test_a_folder_in_memory_is_no_disk(tmp_path, monkeypatch):
     mounted = [partition("/", "ext4"), partition(str(tmp_path), "tmpfs")]
     monkeypatch.setattr("psutil.disk_partitions", lambda all: mounted)
-    assert "would lie in memory" in measure_cache_folder(str(tmp_path / "photos")).refusal_reason
+    assert "would be in memory" in measure_cache_folder(str(tmp_path / "photos")).refusal_reason
     mounted.append(partition(str(tmp_path / "photos"), "ext4"))
     assert "No such file" in measure_cache_folder(str(tmp_path / "photos")).refusal_reason
 

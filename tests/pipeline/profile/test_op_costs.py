@@ -67,7 +67,7 @@ def test_the_dearest_op_comes_first(monkeypatch):
 @pytest.mark.parametrize("edit", [SplitMap, DrawFirst])
 def test_the_parts_of_a_map_keep_their_lines(edit):
     before = read_pipeline(SQUARES.map(drawn, num_parallel_calls=1))
-    after = apply_edit(before, edit(stage=2, expects=before.digest))
+    after = apply_edit(before, edit(stage=2, expected_digest=before.digest))
     works = [
         measure_op_costs(stage, stage.inputs[0].dataset, budget_s=5.0)
         for stage in after.stages

@@ -79,7 +79,7 @@ def test_a_shuffle_that_holds_too_much_to_ask_for_its_epochs_is_not_made_anew(mo
     """Plain TensorFlow goes on with the second order; a copy would begin with the first."""
     seeded, unseeded = (cached(pipeline_after_a_look(seed=seed)) for seed in (3, None))
     monkeypatch.setattr(continuing, "_SERIALIZED_LIMIT_BYTES", -1)
-    with pytest.raises(EditRefused, match="how many there were"):
+    with pytest.raises(EditRefused, match="how many passes there were"):
         continue_shuffles(seeded)
     assert continue_shuffles(unseeded)
 
@@ -92,7 +92,7 @@ def test_that_is_told_before_anything_is_tried(monkeypatch):
     def prepared(seed):
         return rows.shuffle(20, seed=seed).map(lambda x: x + 1).batch(5)
 
-    with pytest.raises(EditRefused, match="how many there were"):
+    with pytest.raises(EditRefused, match="how many passes there were"):
         cached(prepared(3))
     assert cached(prepared(None))
     pipeline = read_pipeline(prepared(3))

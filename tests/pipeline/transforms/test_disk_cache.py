@@ -48,7 +48,7 @@ def decoded(jpegs):
 def kept(pipeline, folder, *stages):
     """As the road edits it: a place after each of these stages."""
     for edit in stages:
-        expecting = replace(edit, expects=pipeline.digest)
+        expecting = replace(edit, expected_digest=pipeline.digest)
         if isinstance(edit, DiskCache):
             expecting = replace(expecting, folder=folder)
         pipeline = apply_edit(pipeline, expecting)
@@ -196,5 +196,7 @@ def test_full_files_may_be_read_by_several_at_once(folder, jpegs):
 def test_files_that_cannot_be_filled_are_refused_with_the_reason(folder, jpegs):
     broken = [*jpegs, str(Path(folder) / "no-such.jpg")]
     found = kept(read_pipeline(decoded(broken)), folder, DiskCache(stage=1, expected_digest=""))
-    with pytest.raises(EditRefused, match=r"could not be filled in .*on disk: .*no-such\.jpg"):
+    with pytest.raises(
+        EditRefused, match=r"could not write the file cache in .*on disk: .*no-such\.jpg"
+    ):
         fill_disk_caches(found)

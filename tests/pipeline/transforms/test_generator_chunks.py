@@ -309,7 +309,7 @@ def test_a_chunk_has_no_more_than_a_megabyte():
 
 @pytest.mark.parametrize("elements", [0, -3])
 def test_a_plan_for_no_elements_is_refused(elements):
-    with pytest.raises(EditRefused, match="are none"):
+    with pytest.raises(EditRefused, match="are too small"):
         chunked(made_by(yielding(*ROWS)), elements)
 
 

@@ -141,9 +141,9 @@ def test_what_runs_inline_already_is_not_offered_it_again() -> None:
 
 ON_ANOTHER_DEVICE = """
 import tensorflow as tf
-from uncork.pipeline.profile.stage_costs import measure
-from uncork.pipeline.ir.tree import read
-from uncork.pipeline.analysis.legality import may_run_inline
+from uncork.pipeline.profile.stage_costs import measure_stage_costs
+from uncork.pipeline.ir.tree import read_pipeline
+from uncork.pipeline.analysis.legality import can_run_inline
 
 (cpu,) = tf.config.list_physical_devices("CPU")
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
@@ -158,10 +158,10 @@ def draws(x):
     return generator.uniform([])
 
 for function in (asks, draws):
-    pipeline = read(tf.data.Dataset.range(40).map(function))
-    assert not may_run_inline(pipeline.root)
-    measure(pipeline, batch_size=1, budget_s=0.2)
-assert may_run_inline(read(tf.data.Dataset.range(40).map(lambda x: x * 2)).root)
+    pipeline = read_pipeline(tf.data.Dataset.range(40).map(function))
+    assert not can_run_inline(pipeline.root)
+    measure_stage_costs(pipeline, batch_size=1, budget_s=0.2)
+assert can_run_inline(read_pipeline(tf.data.Dataset.range(40).map(lambda x: x * 2)).root)
 """
 
 

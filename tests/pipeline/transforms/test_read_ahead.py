@@ -116,7 +116,7 @@ def test_a_file_that_is_gone_fails_at_the_same_element(tmp_path):
 
 def test_where_errors_are_ignored_it_is_refused(tmp_path):
     pipeline = read_pipeline(tf.data.TFRecordDataset(text_files(tmp_path)).ignore_errors())
-    with pytest.raises(EditRefused, match="ignored further up"):
+    with pytest.raises(EditRefused, match="ignored downstream"):
         apply_edit(
             pipeline,
             ReadAhead(stage=1, expected_digest=pipeline.digest, readers=2, elements_per_reader=9),

@@ -118,7 +118,7 @@ def test_maps_are_moved_one_after_the_other(records):
     twin = create_seeded_copy(read_pipeline(dataset), 5)
     top = len(twin.stages) - 2
     below = top - 2
-    with pytest.raises(EditRefused, match="lies map"):
+    with pytest.raises(EditRefused, match="comes map"):
         apply_edit(twin, VectorizeMap(stage=below, expected_digest=twin.digest))
     assert find_downstream_batch(twin, below, moved_maps={top}) == top + 1
     once = apply_edit(twin, VectorizeMap(stage=top, expected_digest=twin.digest))

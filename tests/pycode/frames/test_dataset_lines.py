@@ -69,4 +69,4 @@ def test_a_script_run_from_elsewhere(tmp_path):
     out = subprocess.run(
         [sys.executable, "train.py"], cwd=tmp_path, capture_output=True, text=True, check=True
     ).stdout
-    assert out.splitlines()[-1] == "['lib.py:4', 'train.py:5']"
+    assert out.splitlines()[-1] == "['lib.py:4', 'train.py:6']"

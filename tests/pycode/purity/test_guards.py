@@ -204,11 +204,11 @@ def writes_to_what_is_open(x):
     [
         (reads_large, "'LARGE' is a NumPy array"),
         (reads_many, "'MANY' has 1000 entries"),
-        (reads_clock, "'time' answers otherwise"),
-        (draws, "'random' answers otherwise"),
-        (draws_from_a_generator, "'GENERATOR' draws random numbers"),
+        (reads_clock, "'time' returns a different value"),
+        (draws, "'random' returns a different value"),
+        (draws_from_a_generator, "'GENERATOR' samples random numbers"),
         (reads_iterator, "'OPEN' is a 'list_iterator'"),
-        (imports_the_clock, "'time' answers otherwise"),
+        (imports_the_clock, "'time' returns a different value"),
         (writes_to_what_is_open, "'LOG' is a"),
     ],
 )
@@ -405,7 +405,7 @@ OfALibrary.__module__ = "some_library"
 def test_what_looks_up_its_answers_cannot_be_watched(monkeypatch):
     monkeypatch.setattr("uncork.pycode.purity.guards.is_user_class", lambda _: False)
     settings = OfALibrary()
-    with pytest.raises(UnguardedError, match="looks up its answers"):
+    with pytest.raises(UnguardedError, match="computes its attributes"):
         StateGuards(lambda: settings.kl_weight)
 
 
@@ -478,5 +478,5 @@ class Redirects:
 def test_other_ways_to_look_up_an_answer(kind, monkeypatch):
     monkeypatch.setattr("uncork.pycode.purity.guards.is_user_class", lambda _: False)
     settings = kind()
-    with pytest.raises(UnguardedError, match="looks up its answers"):
+    with pytest.raises(UnguardedError, match="computes its attributes"):
         StateGuards(lambda: settings.rate)

@@ -420,7 +420,7 @@ def test_a_digest_is_the_same_in_every_process(tmp_path):
         "        return index if str(index) in {'jpg', 'png', 'jpeg', 'gif'} else 0\n"
     )
     command = (
-        "import loading; from uncork.pycode.purity.index_dependence import loader_digest;"
+        "import loading; from uncork.pycode.purity.reachability import loader_digest;"
         "print(loader_digest(loading.Loader()))"
     )
     found = {

@@ -8,7 +8,9 @@ from uncork.core.evidence.kernels import KernelGroup
 from uncork.rules.correctness import keras_defects
 from uncork.rules.judge import judge
 
-LOST = KerasDefect(name="loss_scaling_lost", evidence="no loss is scaled", remedy="compile anew")
+LOST = KerasDefect(
+    name="loss_scaling_lost", evidence="Keras does not scale the loss", remedy="compile anew"
+)
 TWICE = KerasDefect(
     name="student_runs_twice",
     evidence="it does",

@@ -81,7 +81,7 @@ def test_the_users_own_are_timed_in_silence(model, capsys):
     assert cost.name == "Sleeping"
     assert 0.01 <= cost.batch_s < 1
     assert cost.tracing_s == 0
-    assert cost.at.rpartition(":")[0].endswith("test_callback_costs.py")
+    assert cost.at.rpartition(":")[0].endswith("test_batch_hook_costs.py")
     assert capsys.readouterr().out == ""
 
 
@@ -125,7 +125,7 @@ def test_hooks_that_were_given_to_keras_s_own_class_are_the_user_s(model):
     slow = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: time.sleep(0.01))
     (cost,) = costs(model, slow)
     assert 0.01 <= cost.batch_s < 1
-    assert cost.at.rpartition(":")[0].endswith("test_callback_costs.py")
+    assert cost.at.rpartition(":")[0].endswith("test_batch_hook_costs.py")
     assert costs(model, keras.callbacks.LambdaCallback(on_epoch_end=print)) == ()
 
 

@@ -150,7 +150,7 @@ def test_what_is_traced_and_read_in_the_first_epoch_is_not_asked_for_again(train
     (cost,) = costs(trained, callback)
     assert (cost.name, cost.batch_s) == ("Evaluating", 0.0)
     assert 0.01 <= cost.epoch_s < 0.1
-    assert cost.epoch_hook_at.rpartition(":")[0].endswith("test_epoch_hooks.py")
+    assert cost.epoch_hook_at.rpartition(":")[0].endswith("test_epoch_hook_costs.py")
     assert [epoch for epoch, _, _ in callback.seen] == list(range(11))
     assert trained.stop_training is False
     assert capsys.readouterr().out == ""

@@ -136,7 +136,7 @@ def test_the_line_that_takes_the_time_is_told(monkeypatch):
     monkeypatch.setattr(statements, "time", Clock)
     (stage,) = measure_loader_stages(Feed(x=SharedGenerator(slow_rows())))
     line = slow_rows.__code__.co_firstlineno + 3
-    assert stage.at.endswith(f"test_one_pass.py:{line}")
+    assert stage.at.endswith(f"test_generator_stream.py:{line}")
     assert (stage.kind, stage.name, stage.has_python_code) == ("generator", "slow_rows", True)
     assert stage.bytes_per_element == 4 * 8 * 8 + 4 * 8
     assert stage.wall_s_per_element > 0

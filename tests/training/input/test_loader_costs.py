@@ -58,7 +58,7 @@ def test_a_loader_that_copies_a_whole_array_is_seen_at_its_line(monkeypatch):
     (stage,) = measure_loader_stages(Feed(x=dataset))
     line = Whole.__getitem__.__code__.co_firstlineno + 2
     assert stage.at == stage.array_copy.at
-    assert stage.at.endswith(f"test_loaders.py:{line}")
+    assert stage.at.endswith(f"test_loader_costs.py:{line}")
     assert 0.9 < stage.array_copy.share < 1.0
     assert stage.array_copy.copied_bytes >= NARROW.nbytes
     assert stage.array_copy.batch_bytes == stage.bytes_per_element == 32 * 41 * 4

@@ -47,7 +47,7 @@ def parts_of(model, layers, batch, steps=6, optimizer=None):
 def line_of(text):
     with open(__file__) as file:  # noqa: PTH123
         lines = [n for n, line in enumerate(file, 1) if text in line and "line_of" not in line]
-    return f"test_kernel_parts.py:{lines[0]}"
+    return f"test_kernel_owners.py:{lines[0]}"
 
 
 def test_kernels_are_told_by_layer_line_and_phase():

@@ -19,8 +19,8 @@ import tensorflow as tf
 cpu = tf.config.list_physical_devices("CPU")[0]
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
 import keras
-from uncork.measure.machine.devices import logical_devices
-from uncork.training.inspect.replicas import replicas_of
+from uncork.measure.machine.devices import logical_device_count
+from uncork.training.inspect.replicas import replica_count
 
 layers = []
 for strategy in (None, tf.distribute.OneDeviceStrategy("/cpu:0"),
@@ -32,7 +32,7 @@ for strategy in (None, tf.distribute.OneDeviceStrategy("/cpu:0"),
         with strategy.scope():
             dense.build((None, 2))
     layers.append(dense)
-print(logical_devices(), *(replicas_of([each]) for each in layers), replicas_of(layers))
+print(logical_device_count(), *(replica_count([each]) for each in layers), replica_count(layers))
 """
 
 
@@ -41,9 +41,9 @@ import tensorflow as tf
 
 other = tf.distribute.Server.create_local_server()
 tf.config.experimental_connect_to_host(other.target.removeprefix("grpc://"), job_name="other")
-from uncork.measure.machine.devices import logical_devices
+from uncork.measure.machine.devices import logical_device_count
 
-print(len(tf.config.list_logical_devices("CPU")), logical_devices())
+print(len(tf.config.list_logical_devices("CPU")), logical_device_count())
 """
 
 

@@ -87,7 +87,7 @@ def test_python_that_needs_to_know_the_shape_goes_on_as_written():
     step = CompiledStep(traced, lambda how, why: heard.append(how))
     step.mode = StepMode.ANY_SHAPE
     assert [float(traced(tf.ones(n))[0]) for n in (2, 3, 4)] == [3, 4, 5]
-    assert heard == ["as it was"]
+    assert heard == ["unmodified"]
 
 
 def shaped(x):
@@ -110,7 +110,7 @@ def test_what_xla_cannot_compile_goes_on_as_written():
     assert [int(n) for n in count(words)] == [1, 3]
     assert int(seen) == 2, "a call that failed left nothing behind"
     ((how, why),) = heard
-    assert how == "as it was"
+    assert how == "unmodified"
     assert step.mode_refusal == why
 
 
@@ -123,7 +123,7 @@ def test_what_xla_would_not_check_is_checked():
     step = CompiledStep(fail)
     step.mode = StepMode.XLA
     assert float(fail(tf.constant(1.0))) == 1
-    assert step.mode_refusal == "XLA leaves out what it checks with Assert"
+    assert step.mode_refusal == "XLA drops the checks of the step: Assert"
     with pytest.raises(tf.errors.InvalidArgumentError, match="not positive"):
         fail(tf.constant(-1.0))
 
@@ -154,7 +154,7 @@ def test_what_xla_has_left_out_is_not_checked_all_at_once():
     step = CompiledStep(fail)
     step.mode = StepMode(is_xla_off=True)
     assert float(fail(tf.constant(-1.0))) == -1
-    assert step.mode_refusal == "XLA leaves out what it checks with Assert"
+    assert step.mode_refusal == "XLA drops the checks of the step: Assert"
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_checks_of_the_user_s_are_seen(check, kind):
         return x
 
     traced = tf.function(step).get_concrete_function(tf.ones(2))
-    assert dropped_checks_refusal(traced) == f"XLA leaves out what it checks with {kind}"
+    assert dropped_checks_refusal(traced) == f"XLA drops the checks of the step: {kind}"
 
 
 def one_more(n):
@@ -239,7 +239,7 @@ def test_ctrl_c_while_it_is_checked_leaves_it_unchecked(monkeypatch):
         with pytest.raises(KeyboardInterrupt):
             step(X)
     assert step(X).dtype == tf.float32
-    assert "another dtype" in taken.mode_refusal
+    assert "dtype of the step's result" in taken.mode_refusal
 
 
 def test_inside_another_function_it_is_left_alone():
@@ -362,7 +362,7 @@ def test_a_step_that_needs_the_number_itself_goes_on_as_written():
     expected = [float(scaled(X, n)) for n in range(4)]
     step.mode = StepMode(tensor_arguments=("n",))
     assert [float(scaled(X, n)) for n in range(4)] == expected
-    assert heard == ["as it was"]
+    assert heard == ["unmodified"]
 
 
 class Other(Training):
@@ -389,7 +389,7 @@ def test_a_step_that_computes_something_else_is_left_as_it_is(mode):
         assert bool(planned.mode_refusal) is refused, planned.mode_refusal
         planned.restore()
     (why,) = heard
-    assert "computes something else than the plan was made for" in why
+    assert "computes something else than when the plan was made" in why
 
 
 @pytest.mark.parametrize(

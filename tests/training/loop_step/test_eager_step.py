@@ -146,9 +146,9 @@ def returning_a_number(x, y):
         (printing, "does more than compute: print"),
         (counting, "changes 'count' in each step"),
         (collecting, "changes 'LOSSES' in each step"),
-        (drawing, "'random' answers otherwise"),
-        (drawing_with_numpy, "draws random numbers in Python"),
-        (returning_a_number, "returns something that is no tensor"),
+        (drawing, "'random' returns a different value"),
+        (drawing_with_numpy, "samples random numbers in Python"),
+        (returning_a_number, "returns something that is not a tensor"),
     ],
 )
 def test_python_beside_the_ops_is_refused(function, words, capsys):
@@ -171,7 +171,7 @@ def test_what_cannot_be_traced_goes_on_op_by_op():
     assert took.refusal == ""  # nothing of it shows before
     found = step(X, Y)
     np.testing.assert_array_equal(found, X + Y)
-    assert ["tracing it fails" in why for why in heard] == [True]
+    assert ["tracing the step fails" in why for why in heard] == [True]
 
 
 @pytest.fixture
@@ -240,7 +240,7 @@ def test_another_value_of_pythons_at_each_call_is_given_up():
     took.mode = StepMode.GRAPH
     for number in range(40):
         np.testing.assert_array_equal(step(X, number), X * number)
-    assert heard == ["it is called in too many forms: other shapes, or values of Python's"]
+    assert heard == ["the script calls the step with too many different shapes or Python values"]
 
 
 def test_something_that_changes_before_each_call_is_given_up(monkeypatch):
@@ -384,7 +384,7 @@ def test_branches_on_tensors_are_left_alone(capsys):
     heard = []
     took = taken_over(step, told(heard))
     step(X, Y)
-    assert "tracing it fails" in heard[0]
+    assert "tracing the step fails" in heard[0]
     assert took.refusal
     assert capsys.readouterr().out == ""
 
@@ -418,7 +418,7 @@ def test_a_summary_of_each_step_keeps_its_number(tmp_path):
             took.mode = StepMode.GRAPH
             step(X, Y)
     tf.summary.experimental.set_step(None)
-    assert heard == ["it is called in too many forms: other shapes, or values of Python's"]
+    assert heard == ["the script calls the step with too many different shapes or Python values"]
 
 
 @pytest.mark.parametrize(
@@ -429,7 +429,7 @@ def test_what_is_no_plain_tensor_is_left_alone(returned):
     def step(x, y):
         return returned(x)
 
-    assert taken_over(step).refusal == "it returns something that is no tensor"
+    assert taken_over(step).refusal == "the step returns something that is not a tensor"
 
 
 def test_a_step_that_calls_itself_is_watched_once():
@@ -499,7 +499,7 @@ def test_a_step_that_needs_the_number_itself_goes_on_op_by_op():
     try:
         took.number_arguments, took.mode = ("number",), StepMode.GRAPH
         assert [float(step(X, n)) for n in range(8)] == expected
-        assert "tracing it fails" in took.refusal
+        assert "tracing the step fails" in took.refusal
         assert len(heard) == 1
     finally:
         took.restore()

@@ -136,7 +136,7 @@ def test_xla_compiles_it_for_batches_of_one_known_size() -> None:
 def test_rows_of_a_table_are_not_gone_through_under_xla() -> None:
     model = made(of_words)
     model.jit_compile = True
-    with pytest.raises(EditRefused, match="comes in rows"):
+    with pytest.raises(EditRefused, match="is sparse"):
         trained(model, (MicroBatches(parts=3),), SIZE)
 
 
@@ -165,10 +165,13 @@ def functional(layer: Any, kind: Any = keras.Model, **compiled: Any) -> Any:
 @pytest.mark.parametrize(
     ("build", "why"),
     [
-        (lambda: functional(L.BatchNormalization()), "mean and variance from the whole batch"),
-        (lambda: functional(L.SpectralNormalization(L.Dense(2))), "variables that a step may set"),
-        (lambda: functional(L.Dropout(0.5, noise_shape=(1, 4))), "draws random numbers"),
-        (lambda: functional(L.Activation("relu"), kind=Own), "a train_step of its own"),
+        (lambda: functional(L.BatchNormalization()), "mean and variance over the whole batch"),
+        (
+            lambda: functional(L.SpectralNormalization(L.Dense(2))),
+            "variables that a step may change",
+        ),
+        (lambda: functional(L.Dropout(0.5, noise_shape=(1, 4))), "uses random numbers"),
+        (lambda: functional(L.Activation("relu"), kind=Own), "overrides train_step"),
         (
             lambda: functional(
                 L.Activation("relu"),
@@ -206,9 +209,9 @@ def test_layers_in_the_input_are_made_for_the_whole_batch() -> None:
 @pytest.mark.parametrize(
     ("loss", "metrics", "why"),
     [
-        (keras.losses.Dice(), [], "looks across the batch"),
+        (keras.losses.Dice(), [], "combines the examples"),
         (keras.losses.MeanSquaredError(reduction="mean_with_sample_weight"), [], "reduction"),
-        ("mse", [lambda y, p: tf.reduce_max(y - p)], "the script's own"),
+        ("mse", [lambda y, p: tf.reduce_max(y - p)], "the script defines the metric"),
     ],
 )
 def test_losses_and_metrics_of_the_whole_batch_are_refused(

@@ -274,11 +274,11 @@ def scaled() -> Any:
 @pytest.mark.parametrize(
     ("build", "edits", "why"),
     [
-        (lambda: functional(kind=OwnStep), (), "a train_step of its own"),
+        (lambda: functional(kind=OwnStep), (), "overrides train_step"),
         (subclassed, (), "OwnCall is a model with a call of its own"),
-        (lambda: functional(Counter()), (), "keeps a tf.Variable"),
+        (lambda: functional(Counter()), (), "has a tf.Variable"),
         (functional, (MicroBatches(parts=2),), "in parts"),
-        (scaled, (LayersInInput(layer_names=("scale",)),), "first layers of the model are run"),
+        (scaled, (LayersInInput(layer_names=("scale",)),), "runs the first layers of the model"),
         (lambda: functional(run_eagerly=True), (), "runs eagerly"),
     ],
 )
@@ -328,12 +328,12 @@ WEIGHT = keras.Variable(np.zeros((), "float32"))
             lambda: Aside(lambda _, x: tf.random.uniform(tf.shape(x))),
             "more than to compute: Random",
         ),
-        (lambda: Aside(lambda _, x: keras.random.normal((1,))), "draws without a seed"),
-        (lambda: Aside(lambda _, x: SHARED.assign_add(1.0)), "none of its own"),
-        (lambda: Aside(lambda _, x: x * WEIGHT.value), "none of its own"),
+        (lambda: Aside(lambda _, x: keras.random.normal((1,))), "without a seed"),
+        (lambda: Aside(lambda _, x: SHARED.assign_add(1.0)), "of another object"),
+        (lambda: Aside(lambda _, x: x * WEIGHT.value), "belongs to another object"),
         (lambda: Aside(asks_python), "EagerPyFunc"),
-        (Table, "comes in rows"),
-        (lambda: L.SpectralNormalization(L.Dense(4)), "sets the weight"),
+        (Table, "is sparse"),
+        (lambda: L.SpectralNormalization(L.Dense(4)), "assigns to its own trainable weight"),
     ],
 )
 def test_what_a_second_run_might_change_is_refused_while_it_is_traced(layer: Any, why: str) -> None:

@@ -49,7 +49,7 @@ OTHERS: dict[str, Any] = {
     "Ftrl is not known": K.Ftrl,
     "Own is not known": lambda: Own(0.1),
     "momentum of SGD": lambda: K.SGD(momentum=0.9),
-    "without an epsilon": lambda: K.Adagrad(epsilon=0.0),
+    "without epsilon": lambda: K.Adagrad(epsilon=0.0),
     "weight_decay decays": lambda: K.Adagrad(weight_decay=0.01),
     "use_ema averages": lambda: K.SGD(use_ema=True),
     "gradient_accumulation_steps sums": lambda: K.Adagrad(gradient_accumulation_steps=2),

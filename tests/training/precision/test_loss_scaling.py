@@ -201,7 +201,7 @@ def test_a_step_of_the_user_s_own_must_scale_its_loss():
     [
         (keras.optimizers.LossScaleOptimizer(keras.optimizers.Adam()), (), "already"),
         (keras.optimizers.Adam(loss_scale_factor=8.0), (), "loss_scale_factor"),
-        (keras.optimizers.Adam(gradient_accumulation_steps=2), (), "those it is added to"),
+        (keras.optimizers.Adam(gradient_accumulation_steps=2), (), "would spoil the sum"),
         (
             keras.optimizers.Adam(),
             (LargerBatch(batch_multiplier=2, learning_rate_multiplier=2.0),),

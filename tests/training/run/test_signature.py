@@ -18,7 +18,7 @@ from uncork.training.state.model_build import build_model
 SCRIPT = """
 import keras
 from uncork.core.base.record import to_json
-from uncork.training.run.signature import signature
+from uncork.training.run.signature import model_signature
 
 def squared(y, p):
     return keras.ops.mean(keras.ops.square(y - p))
@@ -37,7 +37,7 @@ model.compile(
     keras.optimizers.Adam(keras.optimizers.schedules.CosineDecay(0.1, 10), weight_decay=0.1),
     loss={"a": squared, "b": keras.losses.Huber(delta=2.0)},
 )
-print(to_json(signature(model)).decode())
+print(to_json(model_signature(model)).decode())
 """
 
 

@@ -55,7 +55,7 @@ def test_a_layer_that_xla_does_not_compile_is_named(layer):
     """Keras would warn, and train on without XLA: a trial would compare a step with itself."""
     model = keras.Sequential([keras.Input((8, 8, 3)), layer, keras.layers.Flatten()])
     model.compile("sgd", "mse")
-    with pytest.raises(EditRefused, match=r"XLA compiles no RandomRotation \('random_rot"):
+    with pytest.raises(EditRefused, match=r"XLA cannot compile RandomRotation \('random_rot"):
         StepSettings(model, (JitCompile(),))
 
 

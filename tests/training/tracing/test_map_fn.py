@@ -172,9 +172,9 @@ def test_a_map_that_stays_is_told_with_its_line():
     for _ in range(3):
         training.step(X, Y)
     ((how, why),) = heard
-    assert how == "as it was"
+    assert how == "unmodified"
     assert why == step.mode_refusal
-    assert "test_traced_maps.py:" in why
+    assert "test_map_fn.py:" in why
     assert "draws" in why
 
 
@@ -182,7 +182,7 @@ def test_a_step_without_a_map_goes_on_as_written():
     step = CompiledStep(tf.function(lambda x: 2 * x))
     step.mode = AT_ONCE
     assert [float(step.run(tf.constant(2.0))) for _ in range(3)] == [4.0] * 3
-    assert "called no tf.map_fn" in step.mode_refusal
+    assert "calls no tf.map_fn" in step.mode_refusal
 
 
 def test_of_two_maps_one_may_stay():

@@ -54,7 +54,7 @@ def test_a_loop_around_one_cell_is_told_by_its_for_statement(seen):
 
     step(tf.ones((2, ROUNDS, 3)))
     found = find_unrolled_loop(seen, 5.0)
-    assert found.at.endswith(f"test_unrolled.py:{line_of(step, 'for t in')}")
+    assert found.at.endswith(f"test_unrolled_loops.py:{line_of(step, 'for t in')}")
     assert found.iterations == ROUNDS
     assert found.op_count > 1000
     assert found.op_share > 0.9
@@ -86,7 +86,7 @@ def test_a_layer_that_unrolls_is_told_by_where_it_is_made(seen):
     step(tf.ones((2, ROUNDS, 3)))
     found = find_unrolled_loop(seen, 5.0)
     assert found.at == seen.at(recurrent)
-    assert "test_unrolled.py" in found.at
+    assert "test_unrolled_loops.py" in found.at
     assert found.iterations == ROUNDS
 
 

@@ -38,7 +38,7 @@ def test_an_argument_that_is_text_is_named():
         compiled(tf.constant(["a", "b"]))
     said = missing_kernel_reason(caught.value)
     assert said is not None
-    assert said.startswith("XLA takes no text, which the argument 'lines' is")
+    assert said.startswith("XLA does not support strings, and the argument 'lines' is")
 
 
 @pytest.mark.parametrize("error", [ValueError("no such thing"), MemoryError()])

@@ -148,7 +148,7 @@ def test_batches_from_memory_are_trained_on_as_they_are():
     [
         ({"x": data().shuffle(2)}, "ends with no such map"),
         ({"x": data().map(lambda x, y: (x * 2, y))}, "ends with"),
-        ({"x": data(), "class_weight": {0: 2.0}}, "weighted by class"),
+        ({"x": data(), "class_weight": {0: 2.0}}, "class_weight is set"),
     ],
 )
 def test_other_data_is_refused(arguments, received):

@@ -257,7 +257,7 @@ def test_other_code_is_refused():
 def test_a_compiled_model_is_refused():
     made = model()
     made.run_eagerly = False
-    with pytest.raises(EditRefused, match="compiled already"):
+    with pytest.raises(EditRefused, match="does not run eagerly"):
         check_edits(made, (TfFunction(code_digest=create_guards(made).code_digest),))
 
 
@@ -281,4 +281,4 @@ def test_what_cannot_be_traced_after_all_goes_on_op_by_op():
         made.fit(X[:30], Y[:30], batch_size=8, epochs=2, verbose=0)
     assert int(made.optimizer.iterations) == 8
     (why,) = heard
-    assert "tracing it fails" in why
+    assert "tracing the step fails" in why

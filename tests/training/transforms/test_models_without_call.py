@@ -72,5 +72,5 @@ def test_one_whose_step_cannot_be_traced_either_is_refused():
 
     model = Broken(parts(built=False))
     model.compile("adam")
-    with pytest.raises(WrongUse, match="cannot take a batch"):
+    with pytest.raises(WrongUse, match="fails on a batch"):
         build_model(model, tf.constant(X[:8]))

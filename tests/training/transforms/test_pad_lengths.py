@@ -163,7 +163,7 @@ def test_nothing_else_is_validated_on() -> None:
     planned = PlannedStep(model(), (VALIDATION,))
     assert planned.validation_arguments({"x": rows(), "validation_data": None, "epochs": 1}) == {}
     arrays = (tf.zeros((4, 3), tf.int32), tf.zeros(4))
-    with pytest.raises(EditRefused, match="of what is validated on: the data is no"):
+    with pytest.raises(EditRefused, match="in the validation data: the data is not"):
         planned.validation_arguments({"x": rows(), "validation_data": arrays, "epochs": 1})
 
 

@@ -364,12 +364,12 @@ def test_the_workers_are_in_force_while_it_trains(made):
 
 
 def test_another_setting_that_the_code_reads_is_refused(made):
-    with pytest.raises(PlanRefused, match="the code or the settings of Loader"):
+    with pytest.raises(PlanRefused, match="the code and settings of Loader"):
         uncork.fit(trained(), Loader(sign=-1), plan=made, epochs=1, verbose=0)
 
 
 def test_workers_of_the_users_own_are_refused(made):
     loader = Loader()
     loader.workers = 2
-    with pytest.raises(PlanRefused, match="workers of its own"):
+    with pytest.raises(PlanRefused, match="already sets workers"):
         uncork.fit(trained(), loader, plan=made, epochs=1, verbose=0)

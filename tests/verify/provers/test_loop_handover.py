@@ -125,7 +125,7 @@ def test_what_does_not_fit_is_told(there):
     if compiled:
         other = judged(handed, width=17)
         assert not other.passed
-        assert other.detail == "the step has other variables in the other process"
+        assert other.detail == "the step has other variables in another process"
         more = dataclasses.replace(handed, calls=[[*handed.calls[0], ("value", 1)]] * 6)
         assert judged(more).detail == "the step gets 7 values here, and 8 there"
     refused = dataclasses.replace(handed, refusal_reason="too large")

@@ -115,7 +115,7 @@ def test_losses_that_work_against_each_other_prove_nothing():
     training = Training(0.0, tells="two")
     proof = prove_loop_step(taken(training), LOW, "precision", budget_s=5.0)
     assert not proof.passed
-    assert "no one loss" in proof.detail
+    assert "single loss" in proof.detail
 
 
 def test_of_several_numbers_the_loss_is_judged():

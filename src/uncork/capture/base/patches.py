@@ -1,4 +1,4 @@
-"""Attributes replaced on classes and modules as these get imported, and put back at the end."""
+"""Replaces attributes of classes and modules on import, and restores them at the end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from uncork.core.base.errors import WrongUse
 
 
 class PatchSet:
-    """A set of replacements that is undone as a whole.
+    """A set of replacements that is restored as a whole.
 
     Example:
         >>> import json
@@ -41,7 +41,7 @@ class PatchSet:
         wrapt.register_post_import_hook(once, module)
 
     def replace(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
-        """Put ``make(original)`` in the place of an attribute.
+        """Replace an attribute with ``make(original)``.
 
         Raises:
             WrongUse: The installed TensorFlow or Keras has no such attribute.
@@ -49,7 +49,8 @@ class PatchSet:
         original = getattr(owner, name, None)
         if original is None:
             raise WrongUse(
-                f"{owner.__name__} has no '{name}': this version of its package is unknown",
+                f"{owner.__name__} has no '{name}': Uncork does not support this version "
+                "of the package",
                 "TensorFlow 2.18 to 2.21 with Keras 3.7 or later",
                 "pip install 'uncork[cpu]'",
             )
@@ -60,7 +61,7 @@ class PatchSet:
         )
 
     def restore(self) -> None:
-        """Put everything back, last first. Modules imported later are left alone."""
+        """Restore all attributes, last first. Modules imported later stay unchanged."""
         self._active = False
         while self._undo:
             self._undo.pop()()

@@ -26,7 +26,7 @@ class StopScript(BaseException):
 
 
 class ScriptStopper:
-    """Raises a stop again and again until the script gives in.
+    """Raises :class:`StopScript` repeatedly until the script ends.
 
     Attributes:
         cause: The error of Uncork's that led to the stop, None when the work was simply done.
@@ -79,12 +79,12 @@ class ScriptStopper:
 
 
 def _leave(cause: UncorkError | None) -> None:
-    """End the process although the script goes on."""
+    """End the process of a script that continues after it was stopped."""
     reason = f"uncork: {cause}\n" if cause else ""
     sys.stdout.flush()
     sys.stderr.write(
-        f"{reason}uncork: the script caught BaseException and went on, {_SWALLOWED} times, after"
-        " Uncork had ended it; leaving now, without its exit handlers\n"
+        f"{reason}uncork: the script caught BaseException and continued {_SWALLOWED} times "
+        "after Uncork had stopped it. Uncork now ends the process without its exit handlers.\n"
     )
     sys.stderr.flush()
     os._exit(cause.exit_code if cause else exit_codes.DONE)

@@ -51,7 +51,7 @@ class BackedUpFile(Record, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class RestoreResult:
-    """What became of files that were overwritten.
+    """Which of the overwritten files were restored, and which were not.
 
     Attributes:
         restored_files: Those that are as they were.
@@ -63,7 +63,7 @@ class RestoreResult:
 
 
 def restore_files(folder: Path) -> RestoreResult:
-    """Make all files as they were found, as far as they were changed.
+    """Restore all files that the script has changed.
 
     Nothing interrupts it. A file that cannot be written keeps its copy, in a directory that stays.
 
@@ -194,7 +194,7 @@ def _link_again(path: Path, target: bytes) -> None:
 
 
 def _is_somebody_else_s(kept: BackedUpFile) -> bool:
-    """It was written again after the script had closed it, as by a training that is running."""
+    """Another process, such as a running training, wrote the file after the script closed it."""
     try:
         changed_ns = Path(os.fsdecode(kept.path)).stat().st_mtime_ns
     except OSError:
@@ -203,17 +203,17 @@ def _is_somebody_else_s(kept: BackedUpFile) -> bool:
 
 
 def _where(kept: BackedUpFile, folder: Path) -> str:
-    """Where it is found that could not be put back; a copy would go with its directory."""
+    """Where a file lies that could not be restored; its copy leaves the temporary directory."""
     if kept.moved_to is not None:
         return f" (moved to {printable_path(os.fsdecode(kept.moved_to))})"
     aside = None if kept.moved_aside_to is None else Path(os.fsdecode(kept.moved_aside_to))
     if aside is not None and aside.parent != folder and aside.exists():
-        return f" (it is {printable_path(str(aside))} now)"
+        return f" (now at {printable_path(str(aside))})"
     with suppress(OSError):
         here = folder / kept.copy_name if kept.copy_name is not None else aside
         if here is not None:
             home = Path(tempfile.mkdtemp(prefix="uncork-kept-"))
             copy = home / Path(os.fsdecode(kept.path)).name
             shutil.move(here, copy)
-            return f" (a copy of it is {copy})"
+            return f" (a copy is at {copy})"
     return ""

@@ -298,7 +298,9 @@ def group_by_window_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
 def rebatch_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
     if not all(isinstance(spec, tf.TensorSpec) for spec in tf.nest.flatten(d.element_spec)):
         # Its constructor encodes them by a map of its own.
-        raise EditRefused("ragged or sparse batches are rebatched", "dense ones", "leave it")
+        raise EditRefused(
+            "the pipeline rebatches ragged or sparse batches", "dense batches", "keep it unchanged"
+        )
     return gen_experimental_dataset_ops.rebatch_dataset_v2(
         v[0], batch_sizes=d._batch_sizes, drop_remainder=d._drop_remainder, **d._flat_structure
     )

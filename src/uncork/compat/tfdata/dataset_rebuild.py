@@ -48,9 +48,9 @@ def rebuild(dataset: Dataset, inputs: Sequence[Dataset]) -> Dataset:
     kind = kind_of(dataset)
     if kind.create_variant is None:
         raise EditRefused(
-            f"a dataset of class {type(dataset).__name__} lies above the place to change",
+            f"a dataset of class {type(dataset).__name__} comes after the stage to change",
             "a class that Uncork can rebuild",
-            "leave the pipeline as it is, or move that step to the start of the pipeline",
+            "keep the pipeline unchanged, or move that stage to the start of the pipeline",
         )
     return copy_with_fields(dataset, inputs, kind)
 

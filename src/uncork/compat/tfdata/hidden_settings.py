@@ -35,16 +35,17 @@ def has_log_warning(d: Dataset) -> bool:
 
 
 def check_all_fields_known(d: Dataset) -> None:
-    """Refuse to copy a dataset of which not all is known.
+    """Refuse to copy a dataset with settings that Uncork cannot read.
 
     Raises:
-        EditRefused: What its class does not keep could not be read.
+        EditRefused: A setting that its class does not keep cannot be read.
     """
     if d.__dict__.get(_UNREAD):
         raise EditRefused(
-            "a stage's settings can only be read from the whole pipeline, which holds too much",
+            "Uncork can read the settings of a stage only from the whole pipeline, which "
+            "holds too many bytes",
             "less than 2 GB of arrays in the pipeline",
-            "read large arrays from files, or leave it as it is",
+            "read large arrays from files, or keep the pipeline unchanged",
         )
 
 

@@ -77,7 +77,7 @@ from uncork.verify.provers.padding import prove_padded
 
 # Bytes of batches held for the proofs: some tens of batches of images, thousands of rows.
 _RECORDED_BYTES: Final = 256 << 20
-_RECORDED: Final = {"most": 64, "max_bytes": _RECORDED_BYTES}
+_RECORDED: Final = {"max_batches": 64, "max_bytes": _RECORDED_BYTES}
 # And samples for what another batch does to the training.
 _JUDGED_SAMPLES: Final = 1 << 14
 

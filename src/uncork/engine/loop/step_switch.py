@@ -174,9 +174,9 @@ class StepSwitch:
         step = self._step
         if isinstance(step, CompiledStep):
             known = {
-                "step_code": step.code_digest,
+                "step_code_digest": step.code_digest,
                 "jit_compile": step.is_xla,
-                "numbers": step.number_arguments,
+                "number_arguments": step.number_arguments,
             }
             return replace(
                 workload,
@@ -190,9 +190,9 @@ class StepSwitch:
         refusal = _NOT_SEEN if step.refusal is None else step.refusal
         fusable = 0 if refusal else count_fusable_weights_in(step.graph_function())
         known = {
-            "step_code": step.code_digest,
-            "not_traceable": refusal,
-            "numbers": step.number_arguments,
+            "step_code_digest": step.code_digest,
+            "tf_function_refusal": refusal,
+            "number_arguments": step.number_arguments,
         }
         return replace(workload, **known, fusable_weight_count=fusable)
 

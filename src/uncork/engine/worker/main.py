@@ -114,7 +114,8 @@ def _trial(job: Job, script: Path, args: Sequence[str], held: ExitStack) -> int:
             if trial.created_listener is not None:
                 _say_where(trial.created_listener, plan, failure.__cause__)
                 trial.created_listener.fail(
-                    held_back=_held_back(saves.counts), made=files.new_files()
+                    suppressed_saves=_held_back(saves.counts),
+                    created_files=files.new_files(),
                 )
             raise
         except KeyboardInterrupt:

@@ -52,19 +52,18 @@ _BY_POSITION: Final = frozenset({
 _BETWEEN: Final = MOVABLE_KINDS | {"take", "skip", "shard"}
 
 BATCH_KINDS: Final = frozenset({"batch", "padded_batch"})
-_BEFORE_BATCH: Final = "leave the map before the batch"
+_BEFORE_BATCH: Final = "keep the map before the batch"
 
 
 def is_repeatable(node: Node, *, is_ordered: bool = True, is_order_dependent: bool = False) -> bool:
-    """Every pass over this node gives the same elements in the same order.
+    """Whether every pass over this node yields the same elements in the same order.
 
-    Or in another one, where the script lets faster elements overtake: then their order says
-    nothing.
+    Where the script allows a nondeterministic order, the same elements in any order count.
 
     Args:
         node: With all that lies below it.
         is_ordered: :func:`is_ordered_by_default` of the pipeline it is part of.
-        is_order_dependent: What it gives depends on the order that its elements come in.
+        is_order_dependent: Whether what it yields depends on the order of its input.
     """
     if is_order_dependent and not is_order_preserved(node, is_ordered=is_ordered):
         return False
@@ -83,7 +82,7 @@ def is_repeatable(node: Node, *, is_ordered: bool = True, is_order_dependent: bo
 
 
 def is_parallel_by_default(node: Node, options: tf.data.Options) -> bool:
-    """TensorFlow runs this map in parallel although nobody asked for it.
+    """Whether TensorFlow runs this map in parallel although the script does not ask for it.
 
     Its graph rewrites do so for stateless functions (``map_parallelization``), unless the options
     turn them off. An explicit ``num_parallel_calls=1`` is kept.
@@ -98,12 +97,11 @@ def is_parallel_by_default(node: Node, options: tf.data.Options) -> bool:
 
 
 def can_run_inline(node: Node) -> bool:
-    """A map whose calls could be made one after the other by the thread that asks for elements.
+    """Whether the thread that reads the elements can make the calls of this map itself.
 
-    One that runs in parallel must be free of anything that would show in which order its calls are
-    made. Python is left to its own threads; branches and loops need
-    more than the executor of one thread, which TensorFlow then uses; and a function that reaches
-    another device would wait in that thread for itself.
+    The results of a parallel map must not depend on the order of its calls. Python code keeps its
+    own threads. Branches and loops need more than the single-threaded executor that TensorFlow
+    uses inline. A function that uses another device would wait in that thread for itself.
 
     Example:
         >>> from uncork.pipeline.ir.tree import read_pipeline
@@ -141,19 +139,19 @@ def _on_one_device(node: Node) -> bool:
 
 
 def is_inlined(node: Node) -> bool:
-    """A map that runs in the thread that asks already."""
+    """Whether this is a map that already runs in the thread that reads the elements."""
     return node.kind == "map" and not node.dataset._use_inter_op_parallelism
 
 
 def is_synchronous(node: Node) -> bool:
-    """A map whose author wants no element made before it is asked for."""
+    """Whether the author of this map wants no element computed before it is read."""
     return bool(getattr(node.dataset, "_force_synchronous", False)) and not is_inlined(node)
 
 
 def is_random(node: Node) -> bool:
-    """This node by itself may give other elements, or draw another order, on the next pass.
+    """Whether this node by itself may yield other elements, or another order, in the next pass.
 
-    One that lets faster elements overtake draws nothing.
+    A node with a nondeterministic order does not count as random.
     """
     if node.kind == "shuffle":
         return node.dataset._reshuffle_each_iteration is not False
@@ -172,12 +170,12 @@ def _is_plain_source(node: Node) -> bool:
 
 @dataclass(frozen=True)
 class CachePlacement:
-    """How to cache what stage ``stage`` gives.
+    """How to cache the elements of a stage.
 
     Attributes:
-        upstream_stage: Index of the stage directly below the cache, before any map is moved.
-        maps_before_cache: Indices of the maps that move below it, in order.
-        stages_after_cache: Indices of the stages that stay above it, in order.
+        upstream_stage: Index of the stage directly before the cache, before any map moves.
+        maps_before_cache: Indices of the maps that move before the cache, in order.
+        stages_after_cache: Indices of the stages that stay after the cache, in order.
     """
 
     upstream_stage: int
@@ -186,14 +184,14 @@ class CachePlacement:
 
 
 def find_cache_placement(pipeline: Pipeline, stage: int) -> CachePlacement:
-    """Where a cache for a stage's elements may stand.
+    """Where a cache for the elements of a stage is legal.
 
     Args:
         pipeline: The tree.
         stage: Index in ``pipeline.stages``.
 
     Raises:
-        EditRefused: Two passes may differ there, or there would be no end to it.
+        EditRefused: Two passes may differ there, or the dataset is infinite.
     """
     chain = pipeline.stages[: stage + 1]
     ordered = is_ordered_by_default(pipeline)
@@ -208,26 +206,28 @@ def find_cache_placement(pipeline: Pipeline, stage: int) -> CachePlacement:
     _check_moves(chain, place)
     if place.maps_before_cache and has_ignored_errors(pipeline, stage):
         raise EditRefused(
-            f"errors above {chain[-1]} are ignored, and below a shuffle they would shift its order",
-            "maps that stay where they are",
-            "cache a stage below the shuffle",
+            f"errors after {chain[-1]} are ignored; with the map before the shuffle, they "
+            "would change its order",
+            "maps that stay after the shuffle",
+            "cache a stage before the shuffle",
         )
     if not is_repeatable(chain[place.upstream_stage], is_ordered=ordered):
         culprit = next(n for n in chain if not is_repeatable(n, is_ordered=ordered))
         raise EditRefused(
-            f"a cache after {chain[-1]} would freeze what {culprit} draws anew on every pass",
-            "deterministic stages from the source up to the cache",
-            "split the random map first, or cache below it",
+            f"a cache after {chain[-1]} would freeze what {culprit} yields, which differs "
+            "from pass to pass",
+            "only deterministic stages from the source to the cache",
+            "split the random map first, or cache before it",
         )
     parts = tf.nest.flatten(chain[place.upstream_stage].dataset.element_spec)
     if any(isinstance(part, tf.data.DatasetSpec) for part in parts):
         raise EditRefused(
-            f"{chain[place.upstream_stage]} gives datasets, which memory cannot hold",
+            f"{chain[place.upstream_stage]} yields datasets, which a cache cannot hold",
             "elements that are tensors",
-            "cache what is made of its windows",
+            "cache after the stage that turns its windows into tensors",
         )
     if int(chain[place.upstream_stage].dataset.cardinality()) == -1:
-        raise EditRefused("the data never ends", "a finite pass to keep in memory", "do not cache")
+        raise EditRefused("the dataset is infinite", "a finite dataset", "do not cache")
     return place
 
 
@@ -248,33 +248,33 @@ def _check_moves(chain: tuple[Node, ...], place: CachePlacement) -> None:
     for i in place.stages_after_cache:
         if chain[i].kind not in MOVABLE_KINDS and not is_noop(chain[i]):
             raise EditRefused(
-                f"{chain[i]} lies above a shuffle or repeat, and a map above it cannot be moved"
-                " below both",
+                f"{chain[i]} comes after a shuffle or repeat, so a map after it cannot move "
+                "before both",
                 "only maps, prefetch and options between the shuffle and the cache",
-                "cache a stage below the shuffle",
+                "cache a stage before the shuffle",
             )
     for i in place.maps_before_cache:
         if not all(map(is_deterministic, chain[i].functions)):
             raise EditRefused(
-                f"{chain[i]} draws random numbers, keeps state or runs Python",
+                f"{chain[i]} samples random numbers, keeps state or runs Python",
                 "a deterministic map",
-                "split it, and cache after its deterministic part",
+                "split the map, and cache after its deterministic part",
             )
 
 
 def find_downstream_batch(pipeline: Pipeline, stage: int, moved_maps: Collection[int] = ()) -> int:
-    """Index of the batch that the map at ``stage`` may be moved above.
+    """Index of the batch that the map at ``stage`` may move after.
 
-    Legal because a map of one element into one, which neither draws nor keeps state, commutes with
-    whatever picks elements by their position.
+    This is legal because a map without random numbers and state commutes with every stage that
+    selects elements by position.
 
     Args:
         pipeline: The tree.
-        stage: Of a map.
-        moved_maps: Maps that will have been moved above it before.
+        stage: Index of the map.
+        moved_maps: Maps that move after the batch first.
 
     Raises:
-        EditRefused: There is no batch, or something else lies between, or the map is no such one.
+        EditRefused: There is no batch, another stage is in between, or the map must not move.
 
     Example:
         >>> import tensorflow as tf
@@ -285,30 +285,31 @@ def find_downstream_batch(pipeline: Pipeline, stage: int, moved_maps: Collection
     """
     chain = pipeline.stages
     if chain[stage].kind != "map" or stage == 0:
-        raise EditRefused(f"{chain[stage]} is no map", "a map", _BEFORE_BATCH)
+        raise EditRefused(f"{chain[stage]} is not a map", "a map", _BEFORE_BATCH)
     _check_alone(chain[stage])
     above = range(stage + 1, len(chain))
     place = next((i for i in above if chain[i].kind not in _BETWEEN and i not in moved_maps), None)
     if place is None or chain[place].kind not in BATCH_KINDS:
         between = "nothing" if place is None else str(chain[place])
         raise EditRefused(
-            f"above {chain[stage]} lies {between}",
-            "a batch, with nothing between but what picks elements by position",
+            f"after {chain[stage]} comes {between}",
+            "a batch, with only stages in between that select elements by position",
             _BEFORE_BATCH,
         )
     if has_ignored_errors(pipeline, place):
         raise EditRefused(
-            f"errors above {chain[place]} are ignored, and one would cost a whole batch",
-            "errors that end the training, or are ignored below",
+            f"errors after {chain[place]} are ignored, so one failing element would drop a "
+            "whole batch",
+            "errors that end the training, or that are ignored before the batch",
             _BEFORE_BATCH,
         )
     return place
 
 
 def has_ignored_errors(pipeline: Pipeline, stage: int) -> bool:
-    """An element that fails here is left out further up, and the training goes on without it.
+    """Whether a later ``ignore_errors`` drops the elements that fail here.
 
-    So what makes fewer elements fail, or lets them fail elsewhere, gives other elements.
+    Then an edit that changes which elements fail, or where, changes the elements of the pipeline.
 
     Example:
         >>> import tensorflow as tf
@@ -330,20 +331,20 @@ def _check_alone(node: Node) -> None:
     below = node.inputs[0].dataset.element_spec
     if not (_plain(node.dataset.element_spec) and _plain(below) and _one_shape(below)):
         raise EditRefused(
-            f"{node} takes or gives elements other than tensors of one shape",
+            f"{node} reads or yields elements that are not tensors of one shape",
             "tensors that can be stacked",
             _BEFORE_BATCH,
         )
     if not _is_of_its_element(node):
         raise EditRefused(
-            f"{node} draws random numbers, keeps state, reads a variable or runs Python",
-            "a function of its element alone",
-            "split it first",
+            f"{node} samples random numbers, keeps state, reads a variable or runs Python",
+            "a function that depends only on its element",
+            "split the map first",
         )
 
 
 def _is_of_its_element(node: Node) -> bool:
-    """Alone: what it reads of a variable may have changed while the element was in a buffer."""
+    """Whether the result depends only on the element: a variable may change meanwhile."""
     function = node.functions[0]
     return is_order_free(function) and not has_variable_reads(function)
 
@@ -360,10 +361,10 @@ def _one_shape(spec: Any) -> bool:
 
 
 def find_movable_maps(pipeline: Pipeline, stage: int) -> tuple[int, ...]:
-    """Indices of the maps that may change places with the shuffle at ``stage``, lowest first.
+    """Indices of the maps that may move after the shuffle at ``stage``, first map first.
 
-    Legal because a shuffle draws positions, whatever stands there; the function must be one of its
-    element alone, because it then meets the elements in another order.
+    This is legal because a shuffle selects positions, whatever the elements are. The function must
+    depend only on its element, because it then reads the elements in another order.
 
     Example:
         >>> import tensorflow as tf

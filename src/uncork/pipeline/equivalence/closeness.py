@@ -1,4 +1,4 @@
-"""How far apart the numbers of two pipelines are that should differ by rounding alone.
+"""How much the values of two pipelines differ that should differ by rounding only.
 
 A kernel may add up the same numbers in another order when it is given a whole batch. What comes out
 then is as right as before, and differs in its last places.
@@ -110,18 +110,18 @@ def _apart(ours: Any, theirs: Any) -> tuple[str, float]:
     """What is no matter of rounding, and how far apart the rest is."""
     ends = [each for each in (ours, theirs) if each is _END or isinstance(each, type)]
     if ends:
-        return ("" if ours is theirs else "ends one of them, and not the other"), 0.0
+        return ("" if ours is theirs else "exists in only one of the two pipelines"), 0.0
     one, other = (tf.nest.flatten(each, expand_composites=True) for each in (ours, theirs))
     if len(one) != len(other):
-        return "has other parts", 0.0
+        return "has a different structure", 0.0
     furthest = 0.0
     for a, b in zip(one, other, strict=True):
         tensors = isinstance(a, tf.Tensor) and isinstance(b, tf.Tensor) and a.dtype != tf.variant
         if not tensors or a.dtype != b.dtype or a.shape != b.shape:
-            return "has other parts, or is more than tensors", 0.0
+            return "has a different structure, or contains more than tensors", 0.0
         found = _ulps(np.asarray(a.numpy()), np.asarray(b.numpy()), a.dtype)
         if found is None:
-            return "differs where nothing is rounded", 0.0
+            return "differs in a value that is not rounded", 0.0
         furthest = max(furthest, found)
     return "", furthest
 

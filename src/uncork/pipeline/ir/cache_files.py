@@ -1,4 +1,4 @@
-"""Files that live as long as this process: where they lie, and who clears them away.
+"""Cache files that live as long as this process: where they are, and who deletes them.
 
 Each process makes a folder of its own in the one that the user has named, and removes it at its
 end. A process that is killed cannot; the next one that comes there does. It knows such a folder by
@@ -28,7 +28,7 @@ from uncork.core.evidence.storage import CACHE_FOLDER_PREFIX, cache_files_bytes,
 _MARK: Final = "made-by-uncork"
 _MARKED: Final = b"A folder of one process, made by Uncork. It goes when that process ends.\n"
 _FILE: Final = "cache"
-_ANOTHER: Final = "make room, or tune again with another folder: --disk-cache DIR"
+_ANOTHER: Final = "free disk space, or tune again with another folder: --disk-cache DIR"
 # Tried again where another process, or a thread that still writes, comes in between.
 _TRIES: Final = 5
 _BETWEEN_S: Final = 0.05
@@ -76,14 +76,14 @@ _COUNT: Final = iter(range(1 << 62))
 
 
 def create_cache_files(folder: str, element_bytes: int) -> CacheFiles:
-    """A place for the files of a cache that nobody else uses.
+    """A new folder for the files of one cache.
 
     Args:
         folder: As the user has named it, absolute.
         element_bytes: Bytes of the elements that it will hold; 0 where that is not known.
 
     Raises:
-        EditRefused: There is no such folder, or no permission, no lock or no room.
+        EditRefused: There is no such folder, no permission, no lock or no free space.
 
     Example:
         >>> with tempfile.TemporaryDirectory() as folder:
@@ -106,7 +106,7 @@ def create_cache_files(folder: str, element_bytes: int) -> CacheFiles:
 
 
 def check_cache_folder(folder: str, element_bytes: int = 0) -> None:
-    """Refuse a folder that cannot take so many bytes of elements now.
+    """Refuse a folder that has no space for so many bytes of elements now.
 
     Raises:
         EditRefused: As of :func:`create_cache_files`.
@@ -128,8 +128,9 @@ def find_lack_of_space(folder: str, element_bytes: int) -> tuple[str, str, str] 
     if free >= needed:
         return None
     return (
-        f"a cache in files needs {needed / 1e9:.3g} GB in {folder}, {free / 1e9:.3g} GB are free",
-        "room for all of it",
+        f"a file cache needs {needed / 1e9:.3g} GB in {folder}, but only {free / 1e9:.3g} "
+        "GB are free",
+        "free space for the whole cache",
         _ANOTHER,
     )
 
@@ -156,14 +157,14 @@ def _own(folder: str) -> _Own:
         return own
     if sys.platform == "win32":
         raise EditRefused(
-            "files are kept only where Uncork can lock them, and not on Windows yet",
+            "Uncork caches in files only where it can lock them; on Windows it cannot yet",
             "Linux or macOS",
             "tune without --disk-cache",
         )
     refused = folder_name_refusal(folder)
     if refused:
         raise EditRefused(
-            f"no files can be kept in {folder!r}: {refused}",
+            f"Uncork cannot cache files in {folder!r}: {refused}",
             "another folder",
             "tune again with --disk-cache DIR",
         )
@@ -180,7 +181,7 @@ def _own(folder: str) -> _Own:
 
 def _unusable(folder: str, error: OSError) -> EditRefused:
     return EditRefused(
-        f"no files can be kept in {folder}: {error.strerror or error}",
+        f"Uncork cannot cache files in {folder}: {error.strerror or error}",
         "a folder that exists, with permission to write and to lock",
         _ANOTHER,
     )
@@ -213,7 +214,7 @@ def _made(folder: Path) -> _Own:
             _remove(path)
             raise
         os.close(mark)
-    raise OSError(f"other processes remove what is made there ({CACHE_FOLDER_PREFIX}...)")
+    raise OSError(f"other processes delete new files there ({CACHE_FOLDER_PREFIX}...)")
 
 
 def _locked(mark: int) -> bool:

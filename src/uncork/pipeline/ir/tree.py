@@ -1,7 +1,4 @@
-"""Make a whole pipeline anew, node by node.
-
-An input pipeline as an immutable tree, read from the Dataset objects themselves.
-"""
+"""An input pipeline as an immutable tree, read from the Dataset objects and rebuilt from it."""
 
 from __future__ import annotations
 
@@ -143,8 +140,8 @@ def read_pipeline(dataset: Dataset) -> Pipeline:
         dataset: Any ``tf.data.Dataset`` made eagerly.
 
     Raises:
-        WrongUse: It is none, or belongs to a graph under construction.
-        EditRefused: It is made of more datasets, one on the other, than can be followed.
+        WrongUse: It is no dataset, or belongs to a graph under construction.
+        EditRefused: Too many datasets are chained.
 
     Example:
         >>> numbers = tf.data.Dataset.range(10).shuffle(10).batch(2)
@@ -153,19 +150,22 @@ def read_pipeline(dataset: Dataset) -> Pipeline:
     """
     if not isinstance(dataset, tf.data.Dataset):
         raise WrongUse(
-            f"a {type(dataset).__name__} is no tf.data pipeline",
+            f"a {type(dataset).__name__} is not a tf.data pipeline",
             "a tf.data.Dataset",
-            "pass the dataset that model.fit is given",
+            "pass the dataset that model.fit receives",
         )
     if not tf.executing_eagerly():
         raise WrongUse(
-            "the pipeline is made inside a graph", "eager execution", "make it outside tf.function"
+            "the pipeline is created inside a graph",
+            "eager execution",
+            "create it outside tf.function",
         )
     if _depth(dataset) > _DEEPEST:
         raise EditRefused(
-            f"more than {_DEEPEST} datasets stand one on the other",
-            "a pipeline of some dozens of stages",
-            "join many files by interleave, or by one dataset of their names, not by concatenate",
+            f"more than {_DEEPEST} datasets are chained",
+            "a pipeline of a few dozen stages",
+            "join many files with interleave, or with one dataset of their names, not with "
+            "concatenate",
         )
     return Pipeline(_node(unwrap_v1_adapter(dataset)))
 

@@ -1,4 +1,4 @@
-"""How fast TensorFlow's cache in files is in one folder: a few files are written there and read.
+"""The speed of TensorFlow's file cache in one folder, measured with a few files.
 
 A record costs something whatever its size (a key, a checksum, the element handed on), and each
 byte something more. So two files are timed: of small elements, and of large ones. What is read
@@ -32,7 +32,7 @@ _IN_MEMORY: Final = frozenset({"ramfs", "tmpfs"})
 
 
 def measure_cache_folder(folder: str) -> CacheFolder:
-    """What is known of a folder for files, its speed included; takes about a second.
+    """Facts about a cache folder, including its speed; the measurement takes about a second.
 
     Args:
         folder: As the user has named it.
@@ -44,7 +44,7 @@ def measure_cache_folder(folder: str) -> CacheFolder:
     place = os.path.abspath(folder)  # noqa: PTH100 - symbolic links stay
     if _is_memory(os.path.realpath(place)):
         return CacheFolder(
-            path=place, refusal_reason=f"files in {place} would lie in memory, not on a disk"
+            path=place, refusal_reason=f"files in {place} would be in memory, not on a disk"
         )
     most = 2 * (_SMALL[0] * _SMALL[1] + _LARGE[0] * _LARGE[1])
     try:
@@ -55,7 +55,7 @@ def measure_cache_folder(folder: str) -> CacheFolder:
     except (OSError, tf.errors.OpError) as error:
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         return CacheFolder(
-            path=place, refusal_reason=f"no files can be kept in {place}: {first}"[:150]
+            path=place, refusal_reason=f"Uncork cannot cache files in {place}: {first}"[:150]
         )
     read, write = (_speed(small[i], large[i]) for i in (0, 1))
     return CacheFolder(

@@ -1,4 +1,4 @@
-"""Let a rewritten pipeline go on where the user's was, to the bit.
+"""Let a rewritten pipeline continue exactly where the script's own pipeline is.
 
 A seeded shuffle with a new order every epoch counts its epochs in a generator that belongs to the
 dataset object. A script that looks at one batch before training has used up the first order. The
@@ -77,16 +77,16 @@ def _continue(node: Node, inputs: Sequence[Dataset]) -> Dataset:
 def _untold(shuffle: Dataset) -> EditRefused:
     if _keeps_order(shuffle):
         return EditRefused(
-            "a shuffle without a seed keeps one order, which other datasets of the script may "
-            "share, and holds too much to be read",
-            "a shuffle with a seed, or of file names instead of what is in them",
-            "give it one: shuffle(..., seed=1, reshuffle_each_iteration=False)",
+            "an unseeded shuffle keeps one order, which other datasets of the script may "
+            "share, and its data are too large to read",
+            "a shuffle with a seed, or a shuffle of file names instead of file contents",
+            "add a seed: shuffle(..., seed=1, reshuffle_each_iteration=False)",
         )
     return EditRefused(
-        "a shuffle with a seed has another order in each pass, and holds too much for anybody to "
-        "tell how many there were",
-        "a shuffle of file names or of row numbers, or of less than 1 GB in memory",
-        "leave the stages above and below it as they are",
+        "a seeded shuffle has a new order in each pass, and its data are too large to "
+        "find out how many passes there were",
+        "a shuffle of file names, of row numbers, or of less than 1 GB in memory",
+        "keep the stages before and after it unchanged",
     )
 
 

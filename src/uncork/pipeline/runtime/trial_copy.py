@@ -1,9 +1,4 @@
-"""Small questions about input pipelines that several parts of the engine ask.
-
-A copy of a pipeline that shares no state with the user's objects.
-
-Keep trials off the user's disk: pipelines that write files write them elsewhere.
-"""
+"""A copy of a pipeline that shares no state and no files with the script's objects."""
 
 from __future__ import annotations
 
@@ -67,7 +62,7 @@ def _redirect(node: Node, inputs: Sequence[Dataset], directory: Path) -> Dataset
     dataset = node.dataset
     if node.kind == "save":
         raise EditRefused(
-            "the pipeline saves itself while it is read",
+            "the pipeline saves its elements while it is read",
             "a pipeline that writes no files, or a cache or snapshot",
             "save the data in a separate script",
         )
@@ -83,12 +78,12 @@ def _redirect(node: Node, inputs: Sequence[Dataset], directory: Path) -> Dataset
 
 
 def create_trial_copy(dataset: Any | None, scratch_folder: str | Path) -> Pipeline | None:
-    """A copy of the pipeline behind a dataset, to be tried; None when there is no dataset.
+    """A copy of the pipeline of a dataset, for trials; None when there is no dataset.
 
-    It shares no shuffle's counter, no cache and no file with the user's.
+    It shares no shuffle counter, no cache and no file with the original.
 
     Raises:
-        WrongUse: A trial would write the user's files and cannot be kept from it.
+        WrongUse: A trial would overwrite files of the script.
     """
     if dataset is None:
         return None
@@ -97,7 +92,7 @@ def create_trial_copy(dataset: Any | None, scratch_folder: str | Path) -> Pipeli
         return redirect_files(copy_pipeline(pipeline), Path(scratch_folder))
     except EditRefused as refusal:
         raise WrongUse(
-            f"a trial would write files of this pipeline: {refusal.received}",
-            "a pipeline that can be tried without touching its files",
+            f"a trial would overwrite files of this pipeline: {refusal.received}",
+            "a pipeline that Uncork can run without changing its files",
             "run the training once without Uncork so that its cache is complete",
         ) from refusal

@@ -104,14 +104,14 @@ _InOneBranch = (
 
 
 def apply_edit(pipeline: Pipeline, edit: PipelineEdit) -> Pipeline:
-    """The changed pipeline; the given one stays as it was and may still be used.
+    """The edited pipeline; the input pipeline stays unchanged and usable.
 
     Args:
         pipeline: As read, or as left by an earlier edit.
         edit: Made for exactly this structure.
 
     Raises:
-        EditRefused: The pipeline is another, has no such stage, or the change would not be exact.
+        EditRefused: The pipeline is another one, has no such stage, or the edit is not legal.
 
     Example:
         >>> import tensorflow as tf
@@ -146,10 +146,11 @@ def apply_edit(pipeline: Pipeline, edit: PipelineEdit) -> Pipeline:
     )
     if not resampled and has_lookahead_draws(found) and not has_lookahead_draws(pipeline):
         raise EditRefused(
-            "numbers would be drawn for elements that nobody takes, and be missing in the next "
-            "repetition",
-            "a random map that nothing runs ahead of, or no stage that stops it below a repeat",
-            "leave it as it is, or take before the random map",
+            "random numbers would be sampled for elements that no stage reads, and the next "
+            "repetition would miss them",
+            "a random map whose elements are not prefetched, or no stage before a repeat "
+            "that stops it early",
+            "keep it unchanged, or call take before the random map",
         )
     return found
 
@@ -158,16 +159,16 @@ def _with_stage_edited(pipeline: Pipeline, edit: StageEdit) -> Dataset:
     if not 0 <= edit.stage < len(pipeline.stage_locations):
         raise EditRefused(
             f"no stage {edit.stage}",
-            f"0 to {len(pipeline.stage_locations) - 1}",
+            f"a stage from 0 to {len(pipeline.stage_locations) - 1}",
             "run 'uncork tune' again",
         )
     if not has_noop_elimination(pipeline) and any(
         is_noop(place.node) for place in pipeline.stage_locations
     ):
         raise EditRefused(
-            "a stage does nothing, and the options keep TensorFlow from leaving it out",
-            "noop_elimination as TensorFlow has it, or no such stage",
-            "take the stage out",
+            "a stage does nothing, and the options keep TensorFlow from removing it",
+            "the default noop_elimination, or no such stage",
+            "remove the stage",
         )
     place = pipeline.stage_locations[edit.stage]
     branch, top = place
@@ -192,14 +193,14 @@ def _with_stage_edited(pipeline: Pipeline, edit: StageEdit) -> Dataset:
 
 
 def _check_still_shared(old: Node, instead: Dataset, changed: Dataset) -> None:
-    """Refuse a copy of what other branches still read and draw from together with this one."""
+    """Refuse a copy of a shuffle that other branches share with this one."""
     copied = _drawing(old) - _drawing(read_pipeline(instead).root)
     if copied & _drawing(read_pipeline(changed).root):
         raise EditRefused(
-            "below this stage lies a shuffle that another branch reads, too; a copy of it would"
-            " draw an order of its own",
-            "a stage whose shuffles are its own",
-            "change what the branches share before they part, or leave it as it is",
+            "before this stage is a shuffle that another branch reads, too; a copy would "
+            "shuffle in a different order",
+            "a stage whose shuffles no other branch reads",
+            "change the stages that the branches share, or keep it unchanged",
         )
 
 
@@ -227,9 +228,9 @@ def _replaced(edit: _InOneBranch, pipeline: Pipeline, stage: int) -> tuple[int, 
             return _vectorize(pipeline, _map_at(pipeline, stage), stage)
         case DecodeAndCrop() if has_ignored_errors(pipeline, stage):
             raise EditRefused(
-                f"errors of stage {stage} are ignored further up, and fewer would be met",
+                f"errors of stage {stage} are ignored downstream, and fewer of them would occur",
                 "errors that end the pass",
-                "leave it as it is",
+                "keep it unchanged",
             )
         case SplitMap() | ParallelMap() | DrawFirst() | DecodeAndCrop() | PyFunctionCache():
             return stage, apply_map_edit(edit, _map_at(pipeline, stage))
@@ -264,7 +265,9 @@ def _in_place(edit: _OfOneStage, pipeline: Pipeline, stage: int) -> Dataset:
 
 def _without_autotune(pipeline: Pipeline) -> Dataset:
     if pipeline.options.autotune.enabled is False:
-        raise EditRefused("tf.data's autotuner is off already", "one that is on", "keep it")
+        raise EditRefused(
+            "tf.data's autotuner is off already", "an autotuner that is on", "keep it"
+        )
     options = tf.data.Options()
     options.autotune.enabled = False
     # Options say how a pipeline is run, not what it gives; the public call merges them.
@@ -273,7 +276,9 @@ def _without_autotune(pipeline: Pipeline) -> Dataset:
 
 def _prefetch(pipeline: Pipeline) -> Dataset:
     if pipeline.root.kind == "prefetch":
-        raise EditRefused("the pipeline ends with a prefetch", "one that does not", "keep it")
+        raise EditRefused(
+            "the pipeline ends with a prefetch already", "a pipeline that does not", "keep it"
+        )
     return autotuned_prefetch(pipeline.dataset)
 
 
@@ -281,7 +286,9 @@ def _map_at(pipeline: Pipeline, stage: int) -> Node:
     node = pipeline.stages[stage]
     if node.kind != "map" or stage == 0:
         raise EditRefused(
-            f"the edit is for a map, and finds {node}", "a map there", "run 'uncork tune' again"
+            f"the edit is for a map, but the stage is {node}",
+            "a map at this stage",
+            "run 'uncork tune' again",
         )
     return node
 
@@ -297,7 +304,7 @@ def _cache(
     pipeline: Pipeline, node: Node, stage: int, keep: Callable[[Dataset], Dataset]
 ) -> Dataset:
     if node.is_memory_cache:
-        raise EditRefused(f"{node} is a cache already", "a stage without one", "keep it")
+        raise EditRefused(f"{node} is a cache already", "a stage that is not a cache", "keep it")
     place = find_cache_placement(pipeline, stage)
     chain = pipeline.stages
     changed = keep(
@@ -324,10 +331,10 @@ def _drop_unused(pipeline: Pipeline, node: Node, stage: int) -> Dataset:
     changed = drop_unused_outputs(pipeline, stage)
     if changed is None:
         raise EditRefused(
-            f"below {node} nothing is made that it ignores, and that could be left out",
-            "a map that passes on less than it is given, above maps that make the rest without "
-            "draws, state or Python",
-            "leave it as it is",
+            f"no map before {node} computes anything that {node} ignores and that Uncork can drop",
+            "a map that ignores part of its input, after maps that compute that part without "
+            "random numbers, state or Python",
+            "keep it unchanged",
         )
     return changed
 
@@ -337,8 +344,9 @@ def _filter_first(pipeline: Pipeline, node: Node, stage: int) -> Dataset:
     if not maps:
         raise EditRefused(
             f"{node} must stay where it is",
-            "a filter directly above a map that only passes on what it goes by, a shard or a skip",
-            "leave it there",
+            "a filter directly after a map that passes on unchanged what the filter tests, "
+            "or a shard or a skip after a map",
+            "keep it there",
         )
     chain = pipeline.stages
     below = chain[maps[-1]].inputs[0].dataset
@@ -353,13 +361,13 @@ def _filter_first(pipeline: Pipeline, node: Node, stage: int) -> Dataset:
 
 def _shuffle_first(pipeline: Pipeline, node: Node, stage: int) -> tuple[int, Dataset]:
     if node.kind != "shuffle":
-        raise EditRefused(f"{node} is no shuffle", "a shuffle", "choose one")
+        raise EditRefused(f"{node} is not a shuffle", "a shuffle", "choose a shuffle")
     chain, maps = pipeline.stages, find_movable_maps(pipeline, stage)
     if not maps:
         raise EditRefused(
-            f"below {node} lies no map that could stand above it",
-            "a map that neither draws random numbers, nor keeps state, nor runs Python",
-            "leave the shuffle where it is",
+            f"no map before {node} can move after it",
+            "a map without random numbers, state or Python",
+            "keep the shuffle where it is",
         )
     # Fused with a repeat, the shuffle draws otherwise than alone: that comes along.
     top = find_fused_repeat(chain, stage) or stage
@@ -374,8 +382,8 @@ def _vectorize(pipeline: Pipeline, node: Node, stage: int) -> tuple[int, Dataset
     if stacked is None:
         raise EditRefused(
             f"the function of {node} cannot take a whole batch",
-            "ops that TensorFlow's vectorized_map knows, or strings parsed one by one",
-            "leave the map before the batch",
+            "ops that tf.vectorized_map supports, or strings that are parsed one at a time",
+            "keep the map before the batch",
         )
     below = node.inputs[0].dataset
     if stacked.unbatched_function is not None:
@@ -398,10 +406,11 @@ def _vectorize(pipeline: Pipeline, node: Node, stage: int) -> tuple[int, Dataset
 def _inline(pipeline: Pipeline, node: Node, stage: int) -> Dataset:
     if not can_run_inline(node):
         raise EditRefused(
-            f"the calls of {node} cannot be made one after the other in the thread that asks",
-            "a map without Python, branches and loops, which is not inline already; a parallel one "
-            "that neither draws nor keeps state, and keeps the order",
-            "leave it as it is",
+            f"the thread that reads the elements cannot make the calls of {node} one after "
+            "the other",
+            "a map without Python, branches and loops that is not inline already; a parallel "
+            "map also without random numbers and state, and with its order kept",
+            "keep it unchanged",
         )
     changed = inline_map(node.inputs[0].dataset, node.dataset._map_func, node.dataset)
     above = find_next_downstream(pipeline.stages, stage)

@@ -1,4 +1,4 @@
-"""Elements whose last maps are done on another device, one by one, as a loop asks for them.
+"""Elements whose last maps run on another device when a loop reads them.
 
 The loop is given what it was always given: tensors of the same dtypes, shapes and values, in the
 same structure. Only where they lie is new, and that what was sent there is what the maps take. What
@@ -25,7 +25,7 @@ _RESOURCE: Final = "_iterator_resource"
 
 
 class DeviceMappedPipeline:
-    """A pipeline whose last maps are done on a device when an element is asked for.
+    """A pipeline whose last maps run on a device when an element is read.
 
     Args:
         pipeline: With these maps.
@@ -61,9 +61,9 @@ class DeviceMappedPipeline:
             self._make = _compiled(self._maps, device)
         except tf.errors.ResourceExhaustedError:
             raise EditRefused(
-                f"{device} has no room for the numbers that the last maps hold",
-                "room for them, beside the model",
-                "run 'uncork tune' again to make a plan for this device",
+                f"{device} has no free memory for the arrays that the last maps hold",
+                "free memory for them and for the model",
+                "run 'uncork tune' again to create a plan for this device",
             ) from None
 
     def map_element(self, element: Any) -> Any:
@@ -98,7 +98,7 @@ class DeviceMappedIterator(OwnedIterator):  # type: ignore[misc]
     Args:
         mapped_pipeline: Makes the elements.
         source: Over what they are made from; shared by all that stand in for this iterator.
-        visible_dataset: As of :meth:`MadeThere.create_iterator`.
+        visible_dataset: As of :meth:`DeviceMappedPipeline.create_iterator`.
     """
 
     def __init__(
@@ -173,9 +173,9 @@ def _compiled(maps: TrailingMaps, device: str) -> Callable[..., list[Tensor]]:
 def _check(device: str) -> None:
     if not _is_there(device):
         raise EditRefused(
-            f"there is no device {device}",
-            "the device that the step was trained on when the plan was made",
-            "run 'uncork tune' again to make a plan for this machine",
+            f"this machine has no device {device}",
+            "the device that the training step ran on when the plan was created",
+            "run 'uncork tune' again to create a plan for this machine",
         )
 
 

@@ -1,4 +1,4 @@
-"""A cache in files of Uncork's own, and the same pipeline without it."""
+"""A cache in files that Uncork owns, and the same pipeline without it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from uncork.pipeline.ir.tree import Pipeline, read_pipeline, rebuild_tree
 def add_disk_cache(
     pipeline: Pipeline, node: Node, edit: DiskCache, input_dataset: Dataset
 ) -> Dataset:
-    """Keep in files what is given; a place-holder where the edit names no folder.
+    """Cache elements in files; only a placeholder where the edit names no folder.
 
     Args:
         pipeline: That the edit is applied to, or a branch of it.
@@ -36,10 +36,10 @@ def add_disk_cache(
     )
     if readers > 1:
         raise EditRefused(
-            f"{readers} branches read {node}, and TensorFlow lets only one of them fill a cache in "
-            "files",
+            f"{readers} branches read {node}, but TensorFlow lets only one of them write a "
+            "file cache",
             "a part of the pipeline that is read once in each pass",
-            "leave it as it is",
+            "keep it unchanged",
         )
     return file_cache(
         input_dataset, create_cache_files(edit.folder, edit.size_bytes) if edit.folder else None
@@ -70,7 +70,7 @@ def remove_cache_placeholders(pipeline: Pipeline) -> Pipeline:
 
 
 def fill_disk_caches(pipeline: Pipeline) -> None:
-    """Read through what is to be kept in files of Uncork's own: from then on anybody may read them.
+    """Read the elements once to fill the file caches; every later pass reads the files.
 
     Raises:
         EditRefused: It cannot be read or written to its end.
@@ -84,10 +84,10 @@ def fill_disk_caches(pipeline: Pipeline) -> None:
                 pass
         except tf.errors.OpError as error:
             raise EditRefused(
-                f"files could not be filled in {files.directory.parent.parent}: "
+                f"Uncork could not write the file cache in {files.directory.parent.parent}: "
                 f"{str(error).splitlines()[0]}",
-                "a disk with room, and elements that can be made",
-                "see that there is room, or leave disk_cache out",
+                "a disk with free space, and elements that can be read without an error",
+                "free disk space, or leave disk_cache out",
             ) from error
 
 

@@ -1,4 +1,4 @@
-"""What an edit of one stage must leave to all others: their orders, their files, their turns."""
+"""What an edit of one stage must not change in others: order, files, time of calls."""
 
 from __future__ import annotations
 
@@ -13,44 +13,44 @@ from uncork.pipeline.runtime.resume_state import continuation_refusal
 
 
 def check_other_stages_unchanged(pipeline: Pipeline, edited: Pipeline) -> None:
-    """Refuse what an edit of one stage does to others, or to when they run.
+    """Refuse an edit that changes other stages, or when they run.
 
     Args:
         pipeline: As it was.
         edited: As the edit leaves it.
 
     Raises:
-        EditRefused: A shuffle, a snapshot, a variable or a call into Python would not be what, or
-            when, it was.
+        EditRefused: A shuffle, a snapshot, the read of a variable or a call of Python code would
+            change.
     """
     if shuffle_fusion_flags(edited) != shuffle_fusion_flags(pipeline):
         raise EditRefused(
-            "TensorFlow would make one stage of a shuffle and a repeat that were two, or two of "
-            "one, and their later epochs would come in another order",
-            "an edit that leaves each shuffle as near to its repeat as it is",
-            "leave it as it is",
+            "TensorFlow would fuse a shuffle and a repeat that were separate, or separate "
+            "two that were fused, and later epochs would come in another order",
+            "an edit that does not change whether TensorFlow fuses a shuffle and its repeat",
+            "keep it unchanged",
         )
     lost = continuation_refusal(edited)
     if lost is not None and continuation_refusal(pipeline) is None:
         raise lost
     if not _snapshots(edited) <= _snapshots(pipeline):
         raise EditRefused(
-            "above it lies a snapshot, which TensorFlow finds again by all that lies below",
-            "an edit of what reads the snapshot",
-            "leave what is below as it is; or rewrite it by hand, and write the snapshot anew",
+            "after it comes a snapshot, which TensorFlow identifies by all stages before it",
+            "an edit of a stage after the snapshot",
+            "keep the stages before the snapshot unchanged, or change them by hand and write "
+            "the snapshot again",
         )
     if has_on_demand_variable_reads(pipeline) and not has_on_demand_variable_reads(edited):
         raise EditRefused(
-            "a variable would be read before the step that it is read after",
-            "a pipeline in which something is prepared ahead, or which depends on its elements "
-            "alone",
-            "leave it as it is",
+            "a variable would be read before the training step that it is read after now",
+            "a pipeline that prefetches already, or that depends only on its elements",
+            "keep it unchanged",
         )
     if has_lookahead_python_calls(edited) and not has_lookahead_python_calls(pipeline):
         raise EditRefused(
-            "Python would be called for elements that nobody takes",
-            "Python code that nothing runs ahead of, or no stage that stops it",
-            "leave it as it is, or take before the call",
+            "Python would be called for elements that no stage reads",
+            "Python code whose results are not prefetched, or no stage that stops it early",
+            "keep it unchanged, or call take before the Python code",
         )
 
 

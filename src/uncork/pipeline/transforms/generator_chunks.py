@@ -1,4 +1,4 @@
-"""A generator behind ``from_generator`` whose elements are handed over several at once.
+"""A generator behind ``from_generator`` that yields its elements in chunks.
 
 Each element that TensorFlow asks a Python generator for costs a call from its threads into the
 interpreter, some 100 us. A call that gives many costs little more.
@@ -223,26 +223,26 @@ def create_chunked_generator(node: Node, max_elements: int) -> Dataset | None:
 def apply_generator_chunks(
     pipeline: Pipeline, place: StageLocation, edit: GeneratorChunks
 ) -> Dataset:
-    """What the edit asks for.
+    """The dataset of the generator, which then yields chunks.
 
     Args:
-        pipeline: The whole of it.
-        place: Where the generator stands.
-        edit: How many elements at most.
+        pipeline: The whole pipeline.
+        place: Stage of the generator.
+        edit: Elements of a chunk.
 
     Raises:
-        EditRefused: That cannot be, or would run the generator further than it is run now.
+        EditRefused: It cannot yield chunks, or would run further than it does now.
     """
-    reason = "" if is_read_to_end(pipeline, place) else "what reads it may stop before its end"
+    reason = "" if is_read_to_end(pipeline, place) else "a later stage may stop before its end"
     if edit.max_elements < 1:
-        reason = f"{edit.max_elements} at a time are none"
+        reason = f"chunks of {edit.max_elements} elements are too small"
     made = None if reason else create_chunked_generator(place.node, edit.max_elements)
     if made is None:
         raise EditRefused(
-            f"{place.node} cannot be handed over in chunks"
-            f": {reason or 'it takes arguments, or yields more than arrays'}",
-            "a generator of arrays that is read to its end, ahead of the training",
-            "leave it as it is",
+            f"{place.node} cannot yield chunks: "
+            f"{reason or 'it takes arguments, or yields more than arrays'}",
+            "a generator of arrays that is read to its end and prefetched",
+            "keep it unchanged",
         )
     return made
 

@@ -1,4 +1,4 @@
-"""Rows of arrays gathered at the end of a pipeline: until then their numbers go through it.
+"""Rows of arrays gathered at the end of a pipeline; before that only row numbers pass it.
 
 A pipeline over arrays in memory slices them, shuffles the slices and puts them together again. What
 shuffles, repeats, drops and batches by position does the same to the numbers of the rows, and the
@@ -40,11 +40,11 @@ _BEHIND: Final = frozenset({"prefetch", "options", "assert_cardinality"})
 
 
 def gather_rows_last(pipeline: Pipeline) -> Dataset:
-    """The same elements, their rows gathered by number once they are put together.
+    """The same elements, their rows gathered by number after batching.
 
     Raises:
-        EditRefused: The source is no set of arrays of numbers, or something is done to its rows
-            before they are batches.
+        EditRefused: The source has other elements than arrays of numbers, or a stage changes
+            rows before the batch.
 
     Example:
         >>> from uncork.pipeline.ir.tree import read_pipeline
@@ -65,9 +65,9 @@ def gather_rows_last(pipeline: Pipeline) -> Dataset:
     arrays = _sliced(pipeline)
     if arrays is None or not batches:
         raise EditRefused(
-            f"the pipeline begins with {source}, and does more to its rows than to pick them",
-            "arrays of numbers, whose rows are only shuffled, repeated, dropped and batched",
-            "leave it as it is",
+            f"the pipeline starts with {source}, and does more to its rows than select them",
+            "arrays of numbers whose rows are only shuffled, repeated, dropped and batched",
+            "keep it unchanged",
         )
     tables = [_Table.of(array) for array in arrays]
     below: Dataset = tf.data.Dataset.range(tables[0].length)
@@ -102,20 +102,20 @@ def _sliced(pipeline: Pipeline) -> Sequence[Tensor] | None:
 
 
 def gather_keras_arrays(pipeline: Pipeline) -> Dataset:
-    """The pipeline that Keras makes of arrays, its rows gathered by a function that holds them.
+    """The pipeline that Keras creates from arrays, its rows gathered by a function.
 
     There the arrays are elements themselves, joined with the numbers of each batch's rows.
 
     Raises:
-        EditRefused: It is another one than Keras is known to make, or of sparse arrays.
+        EditRefused: Uncork does not know this pipeline, or the arrays are sparse.
     """
     chain = pipeline.stages
     arrays, top = _keras_arrays(pipeline), 1
     if arrays is None or not _gathers_rows(chain[top]):
         raise EditRefused(
-            "Keras makes another pipeline of these arrays than is known",
-            "dense arrays of numbers, whose rows one map gathers",
-            "leave them as they are",
+            "Keras creates another pipeline from these arrays than Uncork knows",
+            "dense arrays of numbers whose rows one map gathers",
+            "keep them unchanged",
         )
     below = pipeline.branches[0].dataset
     gathered = _gathering(below, [_Table.of(each) for each in arrays], chain[top].dataset)

@@ -59,24 +59,25 @@ def count_sequential_inputs(node: Node) -> int | None:
 
 
 def apply_read_ahead(pipeline: Pipeline, node: Node, stage: int, edit: ReadAhead) -> Dataset:
-    """What gives the elements of one input after the other, others read meanwhile.
+    """The same elements of one input after the other, while later inputs are read already.
 
     Raises:
-        EditRefused: It does not go through several inputs in turn, these may not be read side by
-            side, or errors are ignored.
+        EditRefused: It does not read several inputs one after the other, they must not be read in
+            parallel, or errors are ignored.
     """
     if has_ignored_errors(pipeline, stage):
         raise EditRefused(
-            f"errors of {node} are ignored further up, and in parallel others follow a bad element",
+            f"errors of {node} are ignored downstream, and in parallel other elements follow "
+            "a failing one",
             "errors that end the pass",
-            "leave it as it is",
+            "keep it unchanged",
         )
     inputs = count_sequential_inputs(node)
     if inputs is None or edit.readers < 2 or edit.elements_per_reader < 1:
         raise EditRefused(
-            f"{node} does not go through inputs that could be read ahead",
-            "files, or others, one after the other, that draw no random numbers and keep no state",
-            "leave it as it is",
+            f"{node} has no inputs that can be read ahead",
+            "files or other inputs, read one after the other, without random numbers and state",
+            "keep it unchanged",
         )
     readers = min(edit.readers, inputs)
     made = sequential_reader_of(node)

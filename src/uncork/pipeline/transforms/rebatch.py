@@ -1,4 +1,4 @@
-"""Batches put together to larger ones, at the end of a pipeline."""
+"""Larger batches, combined from the batches at the end of a pipeline."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _CHOOSING: Final = frozenset({
 
 
 def apply_rebatch(pipeline: Pipeline, edit: Rebatch) -> Dataset:
-    """The same samples in the same order, in batches of another size, prepared ahead.
+    """The same samples in the same order, in batches of another size, prefetched.
 
     Raises:
-        EditRefused: Batches that cannot be put together, or need not be.
+        EditRefused: The batches cannot be combined, or have this size already.
     """
     reason = rebatch_refusal(pipeline)
     if reason:
-        raise EditRefused(reason, "dense batches of one shape", "leave the batch as it is")
+        raise EditRefused(reason, "dense batches of one shape", "keep the batch unchanged")
     whole = _is_whole(pipeline, edit.batch_multiplier)
     larger = pipeline.dataset.rebatch(edit.batch_size, drop_remainder=whole)
     length = _length(pipeline, edit.batch_multiplier, whole)
@@ -45,7 +45,7 @@ def rebatch_refusal(pipeline: Pipeline) -> str:
     """Part of a sentence; empty where batches can be put together."""
     specs = tf.nest.flatten(pipeline.dataset.element_spec, expand_composites=False)
     if not all(isinstance(spec, tf.TensorSpec) for spec in specs):
-        return "its batches are ragged, sparse or no tensors"
+        return "its batches are ragged or sparse, or not tensors"
     if not all(spec.shape.rank and spec.shape[1:].is_fully_defined() for spec in specs):
         return "its batches differ in shape"
     return ""

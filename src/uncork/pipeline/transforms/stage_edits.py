@@ -1,9 +1,4 @@
-"""Stages that do more at once, or less ahead, than they were told to.
-
-Edits of a map by itself: what it does in one piece, it does in two, or at once.
-
-What edits do to Python in a pipeline: what it makes is kept.
-"""
+"""Edits of a single stage: parallel calls, less prefetching, split maps, memoized Python."""
 
 from __future__ import annotations
 
@@ -56,34 +51,36 @@ from uncork.pycode.purity.reachability import function_digest
 
 
 def apply_parallel_interleave(pipeline: Pipeline, node: Node, stage: int) -> Dataset:
-    """A serial interleave with a thread for each of the inputs that are open at once.
+    """A serial interleave as a parallel one, with a thread for each open input.
 
-    In parallel, an element that fails takes its input's turn; otherwise it does not.
+    In parallel, a failing element uses up the turn of its input; in a serial one it does not.
 
     Raises:
-        EditRefused: It is none, its inputs may not be read side by side, or errors are ignored.
+        EditRefused: It is not an interleave, its inputs depend on their order, or errors are
+            ignored.
     """
     if has_ignored_errors(pipeline, stage):
         raise EditRefused(
-            f"errors of {node} are ignored further up, and in parallel others follow a bad element",
+            f"errors of {node} are ignored downstream, and in parallel other elements follow "
+            "a failing one",
             "errors that end the pass",
-            "leave it serial",
+            "keep it serial",
         )
     cycle = max_interleave_readers(node)
     if cycle is None:
         raise EditRefused(
-            f"{node} is no interleave whose inputs could be read in parallel",
-            "a serial one of several inputs that draw no random numbers and keep no state",
-            "leave it serial",
+            f"{node} is not an interleave whose inputs can be read in parallel",
+            "a serial interleave of several inputs without random numbers and state",
+            "keep it serial",
         )
     return parallel_interleave(node.inputs[0].dataset, node.dataset, cycle)
 
 
 def reduce_prefetching(node: Node) -> Dataset:
-    """A prefetch or a parallel map that prepares as much as its threads need, not as it was told.
+    """A prefetch or a parallel map without its fixed number of elements or calls.
 
     Raises:
-        EditRefused: It was told nothing.
+        EditRefused: It has no fixed number.
     """
     dataset, fields = node.dataset, {}
     if node.kind == "prefetch" and configured_prefetched_elements(node) is not None:
@@ -99,29 +96,29 @@ def reduce_prefetching(node: Node) -> Dataset:
         )
     else:
         raise EditRefused(
-            f"{node} was not told how much to prepare ahead",
-            "a prefetch or a parallel map with a number",
-            "leave it as it is",
+            f"{node} has no fixed number of elements to prefetch",
+            "a prefetch or a parallel map with a fixed number",
+            "keep it unchanged",
         )
     return copy_with_fields(dataset, [node.inputs[0].dataset], kind_of(dataset), **fields)
 
 
 def apply_py_function_cache(node: Node, edit: PyFunctionCache) -> Dataset:
-    """A map whose Python functions are called once for each thing they are asked.
+    """A map whose Python functions are memoized.
 
     Raises:
-        EditRefused: It calls other code, or keeps the answers already.
+        EditRefused: It calls other code, or is memoized already.
     """
     function = node.functions[0]
     found = python_digest(function)
     if not found or found != edit.code_digest:
         raise EditRefused(
             f"the Python code that {node} calls has digest {found or 'none'}",
-            f"{edit.code_digest}, of code that was seen to depend on what it is asked alone",
+            f"{edit.code_digest}, of code that depends only on its arguments",
             "run 'uncork tune' again",
         )
     if has_memoized_python(node):
-        raise EditRefused(f"{node} keeps what it was told already", "one that does not", "keep it")
+        raise EditRefused(f"{node} is memoized already", "a map that is not memoized", "keep it")
     kept = derive_map_function(
         node.dataset._map_func, memoize_python_calls(function, edit.size_bytes)
     )
@@ -131,21 +128,21 @@ def apply_py_function_cache(node: Node, edit: PyFunctionCache) -> Dataset:
 
 
 def apply_generator_cache(node: Node, edit: GeneratorCache) -> Dataset:
-    """A generator that is run once.
+    """A generator that runs once, and whose elements are memoized.
 
     Raises:
-        EditRefused: It is another one, or kept already.
+        EditRefused: It is another generator, or memoized already.
     """
     function = user_generator_of(node)
     found = "" if function is None else function_digest(function)
     if function is None or found != edit.code_digest:
         raise EditRefused(
             f"the generator behind {node} has digest {found or 'none'}",
-            f"{edit.code_digest}, of one that was seen to yield the same each time",
+            f"{edit.code_digest}, of a generator that yields the same elements each time",
             "run 'uncork tune' again",
         )
     if has_memoized_python(node) or has_wrapped_generator(node):
-        raise EditRefused(f"{node} is rewritten already", "one that is not", "keep it")
+        raise EditRefused(f"{node} is rewritten already", "a generator that is not", "keep it")
     spec, kept = node.dataset.element_spec, MemoizedGenerator(function, edit.size_bytes)
     made = tf.data.Dataset.from_generator(kept, output_signature=spec, name=node.dataset._name)
     vars(made).update(source_line_fields(node.dataset))
@@ -156,7 +153,7 @@ MapEdit = SplitMap | ParallelMap | DrawFirst | DecodeAndCrop | PyFunctionCache
 
 
 def apply_map_edit(edit: MapEdit, node: Node) -> Dataset:
-    """What gives the elements of a map instead of it.
+    """The dataset that replaces a map.
 
     Raises:
         EditRefused: The map is not what the edit is for.
@@ -179,21 +176,21 @@ def _split_map(node: Node) -> Dataset:
     cut = split_deterministic_prefix(node.functions[0]) or split_narrow_prefix(node.functions[0])
     if cut is None:
         raise EditRefused(
-            f"{node} has no part to cut off that would be worth keeping by itself",
+            f"{node} has no first part that is worth caching separately",
             "deterministic ops before the first random one, or before a cast to a wider dtype",
-            "leave the map whole",
+            "keep the map whole",
         )
     return create_rest_map(node, cut, create_prefix_map(node, cut))
 
 
 def create_prefix_map(node: Node, cut: MapSplit) -> Dataset:
-    """The deterministic part as a parallel map of its own; order kept, so it is exact."""
+    """The deterministic part as a separate parallel map; it keeps the order, so it is exact."""
     function = derive_map_function(node.dataset._map_func, cut.prefix, cut.specs)
     return parallel_map(node.inputs[0].dataset, function, node.dataset)
 
 
 def create_rest_map(node: Node, cut: MapSplit, input_dataset: Dataset) -> Dataset:
-    """The rest, run as the whole was: a serial map stays serial, so its draws keep their order."""
+    """The rest, run like the original: serial stays serial, so its random numbers stay equal."""
     rest = derive_map_function(node.dataset._map_func, cut.rest)
     return copy_with_fields(node.dataset, [input_dataset], kind_of(node.dataset), _map_func=rest)
 
@@ -203,16 +200,16 @@ def _draw_first(node: Node) -> Dataset:
     cut = split_off_draws(node.functions[0]) if node.parallelism == 1 else None
     if cut is None:
         raise EditRefused(
-            f"{node} has no work apart from what it draws",
-            "a serial map that draws random numbers, and goes by them",
-            "leave the map whole",
+            f"{node} does no work besides sampling random numbers",
+            "a serial map that samples random numbers and uses them",
+            "keep the map whole",
         )
     work = derive_map_function(node.dataset._map_func, cut.work_function)
     return parallel_map(create_draw_map(node, cut, node.inputs[0].dataset), work, node.dataset)
 
 
 def create_draw_map(node: Node, cut: RandomSplit, input_dataset: Dataset) -> Dataset:
-    """The draws as a map of their own, run as the whole was: in the same order."""
+    """The random ops as a separate map, run like the original: in the same order."""
     draws = derive_map_function(node.dataset._map_func, cut.draw_function, cut.specs)
     return copy_with_fields(node.dataset, [input_dataset], kind_of(node.dataset), _map_func=draws)
 
@@ -221,9 +218,9 @@ def _part_decoded(node: Node) -> Dataset:
     part = find_partial_decode(node)
     if part is None:
         raise EditRefused(
-            f"{node} crops no JPEG image that it decodes, or that the map below it does",
-            "a crop of what was decoded, by numbers that do not depend on its pixels",
-            "leave it as it is",
+            f"{node} crops no JPEG image that it decodes, or that the map before it decodes",
+            "a crop of the decoded image at a position that does not depend on its pixels",
+            "keep it unchanged",
         )
     fields: dict[str, Any] = {"_map_func": part.function}
     if is_inlined(node):  # what chooses between two ways is not run in the thread that asks
@@ -234,13 +231,15 @@ def _part_decoded(node: Node) -> Dataset:
 
 
 def check_not_synchronous(node: Node) -> None:
-    """Refuse to read ahead where the map's author wants no element made before it is asked for.
+    """Refuse to prefetch where the map's author wants no element computed before it is read.
 
     Raises:
         EditRefused: It is such a map.
     """
     if is_synchronous(node):
-        raise EditRefused(f"{node} was made synchronous on purpose", "a plain map", "keep it")
+        raise EditRefused(
+            f"{node} was made synchronous on purpose", "a map that is not synchronous", "keep it"
+        )
 
 
 def _parallel(node: Node) -> Dataset:
@@ -249,9 +248,10 @@ def _parallel(node: Node) -> Dataset:
     check_not_synchronous(node)
     if not can_overlap(node.functions[0]):
         raise EditRefused(
-            f"{node} keeps state or runs Python; in parallel its calls would come in another order",
+            f"{node} keeps state or runs Python; in parallel, its calls would come in another "
+            "order",
             "a function whose calls do not depend on each other",
-            "split it first",
+            "split the map first",
         )
     below = node.inputs[0].dataset
     return parallel_map(below, node.dataset._map_func, node.dataset)

@@ -1,4 +1,4 @@
-"""The last maps of a pipeline, as something that can as well be done to what has arrived elsewhere.
+"""The last maps of a pipeline, which can also run on the device of the training step.
 
 A map that makes floats of bytes makes four bytes of each, and all of them are sent to the device
 that trains. Done there, the same ops make the same numbers of a quarter of the bytes. Rows that a
@@ -190,14 +190,14 @@ def find_trailing_maps(pipeline: Pipeline) -> tuple[TrailingMaps, ...]:
 
 
 def find_expected_maps(pipeline: Pipeline, expected_digest: str) -> TrailingMaps:
-    """Those of the last maps that an edit means.
+    """The last maps with the digest that an edit names.
 
     Args:
-        pipeline: As it is.
-        expected_digest: Digest of what they do.
+        pipeline: The unmodified pipeline.
+        expected_digest: Digest of the maps.
 
     Raises:
-        EditRefused: It does not end with them.
+        EditRefused: The pipeline does not end with these maps.
     """
     runs = find_trailing_maps(pipeline)
     for run in runs:
@@ -205,8 +205,8 @@ def find_expected_maps(pipeline: Pipeline, expected_digest: str) -> TrailingMaps
             return run
     raise EditRefused(
         f"the pipeline ends with {', '.join(run.digest for run in runs) or 'no such map'}",
-        f"last maps {expected_digest}, with nothing but a prefetch or a repeat behind them",
-        "run 'uncork tune' again to make a plan for this pipeline",
+        f"last maps {expected_digest}, followed only by a prefetch or a repeat",
+        "run 'uncork tune' again to create a plan for this pipeline",
     )
 
 

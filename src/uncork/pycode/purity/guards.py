@@ -1,4 +1,4 @@
-"""What code of the user's reads in Python, noted so that a look shows whether any of it changed.
+"""Python values that the script's code reads, recorded so that changes can be detected.
 
 A traced function keeps what Python told it while it was traced: a number, a flag, which layers were
 trainable. Code that runs op by op sees each change at its next call. With guards a traced one still
@@ -83,13 +83,13 @@ class UnguardedError(Exception):
 
 
 class StateGuards:
-    """All that code of the user's reads in Python, as it is at this moment.
+    """The Python values that the script's code reads, with their current state.
 
     Args:
-        roots: Functions, and objects that are handed to them or whose methods are called.
+        roots: Functions, and objects that they receive or whose methods they call.
 
     Raises:
-        UnguardedError: It reads what cannot be watched, or what answers otherwise at each call.
+        UnguardedError: It reads values that Uncork cannot observe, or that differ at each call.
 
     Example:
         >>> settings = {"scale": 2.0}
@@ -114,7 +114,7 @@ class StateGuards:
         except UnguardedError:
             raise
         except Exception as error:  # an object that minds being looked at
-            raise UnguardedError(f"it cannot be watched: {type(error).__name__}") from error
+            raise UnguardedError(f"Uncork cannot observe it: {type(error).__name__}") from error
 
     @property
     def code_digest(self) -> str:
@@ -190,12 +190,14 @@ class StateGuards:
 
     def _note_array(self, name: str, array: np.ndarray[Any, Any]) -> None:
         if array.nbytes > _MOST_BYTES or array.dtype.hasobject:
-            raise UnguardedError(f"'{name}' is a NumPy array, which a graph would keep as it is")
+            raise UnguardedError(
+                f"'{name}' is a NumPy array, which a graph would treat as a constant"
+            )
         self._arrays[id(array)] = (name, array, array.tobytes())
 
     def _walk_module(self, name: str, module: ModuleType) -> None:
         if module in _CHANGING:
-            raise UnguardedError(f"'{name}' answers otherwise at each call")
+            raise UnguardedError(f"'{name}' returns a different value at each call")
         if is_user_module(module):
             self._note(vars(module), self._attributes)
 
@@ -210,7 +212,9 @@ class StateGuards:
         for code in iterate_code(function.__code__):
             if handles_errors(code):
                 name = function.__name__
-                raise UnguardedError(f"'{name}' catches errors, which a graph raises outside of it")
+                raise UnguardedError(
+                    f"'{name}' catches errors, but a graph raises them outside of '{name}'"
+                )
             self._codes.add(code_bytes(code))
             self._attributes |= attribute_names(code)
             self._note(function.__globals__, global_names(code))
@@ -251,9 +255,9 @@ class StateGuards:
             self._walk(name, inner)
             return
         if isinstance(value, keras.callbacks.Callback):
-            raise UnguardedError(f"'{name}' is a callback, or calls some")
+            raise UnguardedError(f"'{name}' is a callback, or calls one")
         if isinstance(value, _GENERATORS):
-            raise UnguardedError(f"'{name}' draws random numbers in Python")
+            raise UnguardedError(f"'{name}' samples random numbers in Python")
         if isinstance(value, keras.layers.Layer):
             for layer in value._flatten_layers(include_self=False):
                 self._walk(layer.name, layer)
@@ -270,7 +274,7 @@ class StateGuards:
         self._note(vars(value), self._attributes, absent=True)
 
     def _must_be_passive(self, name: str, value: Any) -> None:
-        """A library's object may change in its methods what is not seen from here."""
+        """Refuse a library's object whose methods or computed attributes may hide changes."""
         kind, own = type(value), isinstance(value, (keras.layers.Layer, *_keras_parts()))
         computed = (inspect.getattr_static(kind, each, None) for each in self._attributes)
         looks_up = (
@@ -279,7 +283,9 @@ class StateGuards:
             or any(map(_computes, computed))
         )
         if looks_up and not own:
-            raise UnguardedError(f"'{name}' is a '{kind.__name__}', which looks up its answers")
+            raise UnguardedError(
+                f"'{name}' is a '{kind.__name__}', which computes its attributes when they are read"
+            )
         for key in self._attributes:
             if callable(inspect.getattr_static(type(value), key, None)):
                 raise UnguardedError(

@@ -112,13 +112,13 @@ def _disturbed(
     """Digest of a batch in the middle of which, before some of its lines, another one is made.
 
     Raises:
-        ValueError: A function that makes it assigns to what is not its own.
+        ValueError: A function that creates the batch assigns to shared objects.
     """
     lines: dict[tuple[CodeType, int], None] = {}
     draws.restore()
     _traced(codes, lines.setdefault, lambda: dataset[index])
     if any(_assigns(code) for code, _ in lines):
-        raise ValueError("it assigns to what other threads see")
+        raise ValueError("it assigns to objects that other threads can see")
     chosen = set(list(lines)[:: -(-len(lines) // most)]) if lines else set()
 
     def interrupt(line: tuple[CodeType, int]) -> None:

@@ -1,4 +1,4 @@
-"""What code does beside computing: seen in one call of it."""
+"""Side effects of the script's code, observed in one call."""
 
 from __future__ import annotations
 
@@ -42,5 +42,5 @@ def observe_call(guards: StateGuards, call: Callable[[], T]) -> tuple[T, str]:
     if changed is not None:
         return found, f"{CHANGES_PREFIX} '{changed}' in each step"
     if draws.current_states() != before:
-        return found, "it draws random numbers in Python"
+        return found, "it samples random numbers in Python"
     return found, ""

@@ -1,4 +1,4 @@
-"""Random numbers that a Python loader draws, from generators that its code can get at."""
+"""Random numbers that a Python loader samples, from generators that its code can reach."""
 
 from __future__ import annotations
 
@@ -57,15 +57,15 @@ class RandomStates:
         return [*_each(everywhere, self._states()), pickle.dumps((ops, seed))]
 
     def has_changed(self) -> bool:
-        """Some state is another one by now.
+        """Whether any random state has changed.
 
         Raises:
-            ValueError: One of TensorFlow's or Keras's.
+            ValueError: A state of TensorFlow or Keras has changed.
         """
         *_, ops, _, seed = self._global
         *_, ops_now, _, seed_now = random_state()
         if pickle.dumps((ops, seed)) != pickle.dumps((ops_now, seed_now)):
-            raise ValueError("drawn with TensorFlow or Keras")
+            raise ValueError("it samples random numbers with TensorFlow or Keras")
         return _each(self._global, self._own) != self.current_states()
 
     def _states(self) -> list[Any]:

@@ -1,4 +1,4 @@
-"""What the code of a Python loader can get at: functions of the user's, and data.
+"""Functions and data of the script that the code of a Python loader can reach.
 
 By name, and through whatever holds something: attributes, containers, defaults, closures, classes,
 modules. What a library keeps for itself is out of sight.
@@ -309,17 +309,17 @@ class _Digesting(pickle.Pickler):
         """Take some of what is pickled."""
         self._bytes += memoryview(data).nbytes
         if self._bytes > _MOST_BYTES:
-            raise ValueError("more data than is digested")
+            raise ValueError("more data than Uncork hashes")
         self._hash.update(data)
 
     def persistent_id(self, value: Any) -> str | None:
-        """Stand-in for what is no data.
+        """Stand-in for a value that is not data.
 
         Raises:
-            ValueError: It draws from what nobody can give back.
+            ValueError: It samples random numbers whose state cannot be restored.
         """
         if isinstance(value, random.SystemRandom):
-            raise ValueError("random numbers of the system's")
+            raise ValueError("random numbers of the operating system")
         if isinstance(value, _GENERATORS):
             self.generators.append(value)
         elif isinstance(value, (type, FunctionType, ModuleType)):

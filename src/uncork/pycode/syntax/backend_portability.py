@@ -1,4 +1,4 @@
-"""Try another backend of Keras's in a process of its own, once the road has been walked."""
+"""What in a script keeps it from running on another Keras backend."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ _MOST: Final = 500
 
 
 def tensorflow_only_reason(script: Path) -> str:
-    """Why a script is left where it is: part of a sentence; empty where nothing speaks against it.
+    """Why Uncork does not try another backend: part of a sentence; empty where nothing forbids it.
 
-    Data may come from ``tf.data``, and ``tf.image`` may work on it. What comes after the training
-    is not tried, so whatever may fail there is looked for here, in the script and in the modules
-    beside it. And all that is trained would be trained elsewhere, not only what was looked at.
+    Data may come from ``tf.data``, and ``tf.image`` may process it. Uncork does not run what comes
+    after the training, so this function searches the script and the modules in its folder for code
+    that would fail there. Another backend would also run every training of the script, not only the
+    measured one.
     """
     trainings = 0
     for path, tree in _files(script):
@@ -38,7 +39,7 @@ def tensorflow_only_reason(script: Path) -> str:
             trainings += _trains(node, others)
     if trainings <= 1:
         return ""
-    return f"the script calls fit in {trainings} places, of which one was looked at"
+    return f"the script calls fit in {trainings} places, and Uncork measured only one of them"
 
 
 def _trains(node: ast.AST, others: frozenset[str]) -> bool:
@@ -53,7 +54,7 @@ def _asked(node: ast.AST) -> str:
         case ast.Call(func=ast.Attribute(attr="numpy"), args=[]):
             return ".numpy(), which another backend's arrays do not have"
         case ast.Call(func=ast.Attribute(attr="export")):
-            return ".export(), which writes a graph of TensorFlow's"
+            return ".export(), which writes a TensorFlow graph"
         case ast.Attribute(value=ast.Name(id="tf" | "tensorflow"), attr=attr) if (
             attr in _OF_TENSORFLOW
         ):
@@ -61,7 +62,7 @@ def _asked(node: ast.AST) -> str:
         case ast.ImportFrom(module="tensorflow", names=names) if _OF_TENSORFLOW & _named(names):
             return f"tf.{min(_OF_TENSORFLOW & _named(names))}"
         case ast.Constant(value="KERAS_BACKEND" | "TF_USE_LEGACY_KERAS" as name):
-            return f"{name}: it chooses for itself"
+            return f"{name}: it chooses the backend itself"
     return ""
 
 

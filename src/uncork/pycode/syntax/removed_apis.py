@@ -1,4 +1,4 @@
-"""What older tutorials on fast training tell people to write, and what takes its place now.
+"""APIs that older tutorials on fast training use, and what replaces them now.
 
 A script that still writes it fails with an error that names what is missing, and not what to write.
 """
@@ -18,32 +18,33 @@ _INSTEAD: Final = (
     ),
     (
         r"no attribute 'get_unscaled_gradients'",
-        "Keras 3 has no get_unscaled_gradients: leave the call out, for apply_gradients of a "
-        "LossScaleOptimizer unscales by itself",
+        "Keras 3 has no get_unscaled_gradients: remove the call, because apply_gradients "
+        "of a LossScaleOptimizer unscales the gradients itself",
     ),
     (
         r"'LossScaleOptimizer' object has no attribute 'loss_scale'",
-        "Keras 3 has no loss_scale: it is optimizer.dynamic_scale",
+        "Keras 3 has no loss_scale: use optimizer.dynamic_scale",
     ),
     (
         r"mixed_precision' has no attribute 'experimental'|"
         r"cannot import name 'experimental' from '[\w.]*mixed_precision",
-        f"mixed precision is no experiment any more: {_POLICY}",
+        f"mixed precision is not experimental any more: {_POLICY}",
     ),
     (
         r"no attribute 'enable_mixed_precision_graph_rewrite'",
-        f"the graph rewrite is gone from TensorFlow: {_POLICY}, and a LossScaleOptimizer in a loop "
-        "of your own",
+        f"TensorFlow has no graph rewrite any more: {_POLICY}, and a LossScaleOptimizer "
+        "in your own training loop",
     ),
     (
         r"Shuffle.*buffer_size must be greater than zero",
-        "shuffle takes a number of elements, and no AUTOTUNE: 1,000, say, or len(dataset) for all",
+        "shuffle takes a number of elements, not AUTOTUNE: for example 1,000, or "
+        "len(dataset) for all of them",
     ),
     (
         r"fit\(\) got an unexpected keyword argument "
         r"'(workers|use_multiprocessing|max_queue_size)'",
-        r"fit of Keras 3 takes no \1: give it to the data, super().__init__(\1=...) of a "
-        "keras.utils.PyDataset",
+        "fit of Keras 3 has no argument \\1: pass it to the data, by "
+        "super().__init__(\\1=...) in a keras.utils.PyDataset",
     ),
     (
         r"no attribute '(fit|evaluate|predict)_generator'",
@@ -51,7 +52,7 @@ _INSTEAD: Final = (
     ),
     (
         r"no attribute 'multi_gpu_model'",
-        "multi_gpu_model is gone: make and compile the model under "
+        "TensorFlow has no multi_gpu_model any more: create and compile the model under "
         "tf.distribute.MirroredStrategy().scope()",
     ),
     (
@@ -74,11 +75,11 @@ _WRITTEN: Final = re.compile(
 
 
 def suggest_replacement(error: str, script: str = "") -> str:
-    """What to write in place of what an error says is gone; nothing where that is not known.
+    """What to write instead of the removed API that an error names; empty where unknown.
 
     Args:
-        error: As the exception says it, in one line or many.
-        script: Path of what failed: where a patch of it can be had, that is told, too.
+        error: Message of the exception, in one line or many.
+        script: Path of the script that failed, to name the command that creates a patch.
 
     Example:
         >>> suggest_replacement("'MirroredStrategy' object has no attribute 'experimental_run_v2'")

@@ -62,7 +62,7 @@ _HOOKS: Final = (
 
 
 def find_async_checkpoints(callbacks: Any) -> list[Any]:
-    """Of the callbacks of a ``fit``, those whose files can be written beside it.
+    """The checkpoint callbacks of a ``fit`` whose files can be written asynchronously.
 
     That is Keras's own class, not one made of it, which may look at the file itself; and Keras 3's
     formats, not the older ``.h5`` of whole models. ``BackupAndRestore`` writes a second file that
@@ -83,7 +83,7 @@ def find_async_checkpoints(callbacks: Any) -> list[Any]:
 
 
 def has_own_save(model: Any) -> bool:
-    """It has a ``save`` of its own, which may look at the file, or hand it on.
+    """The model overrides ``save``, which may read the file or pass it on.
 
     Example:
         >>> has_own_save(keras.Sequential())
@@ -96,7 +96,7 @@ def has_own_save(model: Any) -> bool:
 
 
 def keras_saver(callback: Any) -> Callable[..., Any]:
-    """Keras's function that writes a checkpoint, also while saves are held back."""
+    """Keras's function that writes a checkpoint, also while saves are suppressed."""
     found: Callable[..., Any] = getattr(saving_lib, _SAVERS[bool(callback.save_weights_only)])
     own: Callable[..., Any] = getattr(found, "__wrapped__", found)
     return own
@@ -119,7 +119,7 @@ def waiting_callback_name(callbacks: Any) -> str:
 
 
 class AsyncCheckpoints:
-    """The checkpoints of one ``fit``, written while it trains on.
+    """The checkpoints of one ``fit``, written while the training continues.
 
     Args:
         callbacks: As given to ``fit``.
@@ -235,7 +235,7 @@ class BackgroundWriter:
 
 
 class _Checkpoint:
-    """A ``ModelCheckpoint`` that has its files written beside the training."""
+    """A ``ModelCheckpoint`` whose files are written asynchronously."""
 
     def __init__(self, callback: Any) -> None:
         self._callback = callback
@@ -261,7 +261,7 @@ class _Checkpoint:
         except Exception as error:
             if not tell:
                 raise
-            sys.stderr.write(f"uncork: a checkpoint could not be written: {error}\n")
+            sys.stderr.write(f"uncork: cannot write a checkpoint: {error}\n")
 
     def _save(self, *args: Any, **kwargs: Any) -> Any:
         if self._writing.has_failed:

@@ -1,4 +1,4 @@
-"""Whether two checkpoints of Keras's hold the same: every name, dtype, shape and byte."""
+"""Compares two Keras checkpoints: every name, dtype, shape and byte."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WHEN: Final = "date_saved"
 
 
 def checkpoint_difference(first: Path, second: Path) -> str:
-    """The first thing in which they differ; ``""`` where there is none.
+    """The first difference between two checkpoints; ``""`` where there is none.
 
     Args:
         first: ``.keras`` or ``.weights.h5``.
@@ -32,7 +32,7 @@ def checkpoint_difference(first: Path, second: Path) -> str:
         pair = [stack.enter_context(_Opened(path)) for path in (first, second)]
         names = [sorted(opened.other_parts) for opened in pair]
         if names[0] != names[1]:
-            return f"files in it: {names[0]} and {names[1]}"
+            return f"files in the archive: {names[0]} and {names[1]}"
         for name in names[0]:
             if pair[0].part(name) != pair[1].part(name):
                 return name
@@ -68,7 +68,7 @@ class _Opened(ExitStack):
 def _in_arrays(one: Any, other: Any) -> str:
     paths = list(_paths(one))
     if paths != list(_paths(other)):
-        return "names of its arrays"
+        return "names of the arrays"
     differing = (path for path in paths if _content(one[path]) != _content(other[path]))
     return next(differing, "")
 

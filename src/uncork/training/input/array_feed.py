@@ -1,4 +1,4 @@
-"""The pipeline that Keras reads arrays through, its batches cut in one thread and not tuned.
+"""Keras's pipeline for arrays, read in one thread and without autotuning.
 
 For ``fit(x, y)`` Keras makes a tf.data pipeline: the order of an epoch, cut into the indices of
 each batch, and a parallel map that gathers their rows. A gather takes microseconds; handing it to
@@ -25,12 +25,12 @@ PipelineRewrite = Callable[[Pipeline], Any]
 
 
 def has_array_feed(edits: tuple[LoaderEdit, ...]) -> bool:
-    """Whether they are for arrays."""
+    """Whether one of the edits changes how arrays are read."""
     return any(isinstance(edit, ArrayFeed) for edit in edits)
 
 
 def array_feed_edits(pipeline: Pipeline) -> tuple[PipelineEdit, ...]:
-    """What the edit does to the pipeline that Keras made, each with the digest that it expects.
+    """The pipeline edits that read Keras's pipeline in one thread, each with its expected digest.
 
     Raises:
         EditRefused: It is another one than Keras is known to make.
@@ -46,16 +46,16 @@ def array_feed_edits(pipeline: Pipeline) -> tuple[PipelineEdit, ...]:
     gathers = [i for i, node in enumerate(stages[1:], 1) if stages[i - 1].kind == _GATHERS]
     if len(gathers) != 1 or stages[gathers[0]].kind != "map":
         raise EditRefused(
-            "Keras makes another pipeline of these arrays than is known",
-            "dense arrays, whose rows one map gathers",
-            "leave them as they are",
+            "Uncork does not know the pipeline that Keras builds from these arrays",
+            "dense arrays whose rows are gathered by one map",
+            "keep the arrays unchanged",
         )
     inline = InlineMap(stage=gathers[0], expected_digest=pipeline.digest)
     return inline, AutotuneOff(expected_digest=apply_edit(pipeline, inline).digest)
 
 
 def single_threaded_dataset(pipeline: Pipeline) -> Any:
-    """The pipeline that Keras made, read so.
+    """The pipeline that Keras built, read in one thread.
 
     Raises:
         EditRefused: It is another one than Keras is known to make.
@@ -69,7 +69,7 @@ def single_threaded_dataset(pipeline: Pipeline) -> Any:
 def rewrite_array_pipeline(
     rewrite: PipelineRewrite, on_refusal: Callable[[EditRefused], None] | None = None
 ) -> Iterator[None]:
-    """What Keras makes of arrays first inside the block is read otherwise: the training's own.
+    """Rewrite the first pipeline that Keras builds from arrays inside the block: the training's.
 
     Args:
         rewrite: Makes a dataset of the pipeline that Keras made.
@@ -98,7 +98,7 @@ def rewrite_array_pipeline(
 def read_arrays_in_one_thread(
     on_refusal: Callable[[EditRefused], None] | None = None,
 ) -> AbstractContextManager[None]:
-    """What Keras makes of arrays first inside the block is read in one thread.
+    """Read the first pipeline that Keras builds from arrays inside the block in one thread.
 
     Args:
         on_refusal: Told why that cannot be, and then it is read as ever; raised unless given.
@@ -107,6 +107,6 @@ def read_arrays_in_one_thread(
 
 
 def _give_back(original: Any, ours: Any) -> None:
-    """Unless somebody else has put something there since."""
+    """Restore Keras's method, unless another one has replaced ours since."""
     if ArrayDataAdapter.get_tf_dataset is ours:
         ArrayDataAdapter.get_tf_dataset = original

@@ -1,4 +1,4 @@
-"""Does ``fit`` put arrays in the same order in every epoch?
+"""Does ``fit`` shuffle arrays into the same order in every epoch?
 
 Keras shuffles arrays in a tf.data map, by an op that draws; where a global seed is set, that op has
 one, too, and begins again with each pass. Seen with Keras 3.15; whether the Keras that is there
@@ -17,16 +17,17 @@ from tensorflow.python.eager import context
 from uncork.training.input.feed import Feed
 
 SAME_ORDER_MESSAGE: Final = (
-    "fit shuffles these arrays once and for all: with a global seed (keras.utils.set_random_seed) "
-    "Keras draws the same order in every epoch; tf.data.Dataset.from_tensor_slices((x, y))"
-    ".shuffle(len(x)).batch(32) draws another one each time"
+    "fit uses the same shuffled order of these arrays in every epoch, because a global "
+    "seed is set (keras.utils.set_random_seed). "
+    "tf.data.Dataset.from_tensor_slices((x, y)).shuffle(len(x)).batch(32) shuffles each epoch "
+    "differently"
 )
 # So many rows come in the same order twice by chance once in 10^89 times.
 _ROWS: Final = 64
 
 
 def has_same_order_each_epoch(feed: Feed, arguments: Mapping[str, Any]) -> bool:
-    """Whether a ``fit`` of several epochs shuffles its arrays alike in all of them.
+    """Whether a ``fit`` of several epochs uses the same shuffled order in all of them.
 
     It draws seeds to find out: to be called where the random state is put back.
 

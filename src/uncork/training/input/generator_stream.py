@@ -1,4 +1,4 @@
-"""A Python generator that feeds a training, read on and on by whoever needs a batch."""
+"""A Python generator that feeds a training, shared by all readers that need a batch."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ class SharedGenerator:
 
     @property
     def location(self) -> str:
-        """Where its function begins."""
+        """The source location of the generator function."""
         return code_location(self.code)
 
     def create_reader(self) -> Generator[Any, None, None]:
-        """A generator, as Keras wants one; it never ends."""
+        """An endless generator, as Keras requires."""
         while True:
             yield self.next_batch()
 
@@ -85,9 +85,10 @@ class SharedGenerator:
 
     def _end(self) -> NothingToMeasure:
         return NothingToMeasure(
-            f"the generator '{self.name}' ended after {self._taken} batches and has no second pass",
-            "data that can be read as often as it is to be measured",
-            "let it go on ('while True:'), or pass tf.data, arrays or a PyDataset",
+            f"the generator '{self.name}' ended after {self._taken} batches, and Uncork "
+            "cannot start it again",
+            "data that Uncork can read several times",
+            "make the generator endless ('while True:'), or pass tf.data, arrays or a PyDataset",
         )
 
 
@@ -118,7 +119,7 @@ def _function_of(generator: GeneratorType[Any, None, None]) -> FunctionType:
 def _arguments(
     generator: GeneratorType[Any, None, None],
 ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-    """What its function was called with; None where nobody may call it again."""
+    """The arguments of the generator function; None where it must not be called again."""
     frame = generator.gi_frame
     if frame is None or inspect.getgeneratorstate(generator) != inspect.GEN_CREATED:
         return None

@@ -1,4 +1,4 @@
-"""What edits do to a ``PyDataset``: threads or processes make its batches, or they are kept."""
+"""Edits of a ``PyDataset``: threads or processes load its batches, or a cache keeps them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _MORE: Final = 1.25
 
 
 def select_py_dataset_edits(edits: tuple[LoaderEdit, ...]) -> tuple[PyDatasetEdit, ...]:
-    """Those that are for a ``PyDataset``."""
+    """The edits that are for a ``PyDataset``."""
     return tuple(edit for edit in edits if isinstance(edit, PyDatasetEdit))
 
 
@@ -62,7 +62,7 @@ def copy_with_edits(dataset: Any, edits: tuple[PyDatasetEdit, ...]) -> Any:
 
 @contextmanager
 def apply_loader_edits(dataset: Any, loader_edits: tuple[LoaderEdit, ...]) -> Iterator[None]:
-    """Put edits in force on the user's own loader for as long as the block lasts."""
+    """Apply edits to the user's own loader inside the block."""
     edits = select_py_dataset_edits(loader_edits)
     if not edits:
         yield
@@ -90,25 +90,31 @@ def check_loader(dataset: Any, edit: PyDatasetEdit) -> None:
     """
     name = type(dataset).__name__
     if worker_count(dataset) > 1 or getattr(dataset, "use_multiprocessing", False):
-        raise EditRefused(f"{name} has workers of its own", "one without", "keep them")
+        raise EditRefused(
+            f"{name} already sets workers or use_multiprocessing",
+            "a loader without workers",
+            "keep the workers of the loader",
+        )
     found = loader_digest(dataset)
     if found != edit.expected_digest:
         raise EditRefused(
-            f"the code or the settings of {name} have digest {found}",
-            f"{edit.expected_digest}, for which a loader was seen to depend on its index alone",
+            f"the code and settings of {name} have digest {found}",
+            f"digest {edit.expected_digest}, of a loader whose batches depend on the index alone",
             "run 'uncork tune' again",
         )
     if not isinstance(edit, LoaderCache) and has_epoch_begin_hook(dataset):
         raise EditRefused(
-            f"{name} has an on_epoch_begin of its own, and Keras lets workers begin before it",
-            "a loader without one, or one that does it in on_epoch_end",
-            "leave this step out",
+            f"{name} overrides on_epoch_begin, and Keras lets workers start before that call",
+            "a loader without on_epoch_begin, or with the same code in on_epoch_end",
+            "run the plan without this optimization",
         )
     if isinstance(edit, LoaderProcesses) and (why := fork_refusal(dataset)):
-        raise EditRefused(why, "a loader that processes can be forked for", "leave this step out")
+        raise EditRefused(
+            why, "a loader that works in forked processes", "run the plan without this optimization"
+        )
     if isinstance(edit, LoaderCache) and not has_identical_epochs(dataset):
         raise EditRefused(
-            f"{name} changes between epochs, or has no end",
+            f"{name} changes between epochs, or is endless",
             "batches that are the same in every epoch",
             "run 'uncork tune' again",
         )
@@ -116,28 +122,28 @@ def check_loader(dataset: Any, edit: PyDatasetEdit) -> None:
 
 
 def worker_count(dataset: Any) -> int:
-    """Threads or processes that make the batches; 1 where the training's own reader does."""
+    """Number of threads or processes that load batches; 1 without workers."""
     return int(getattr(dataset, "workers", 1) or 1)
 
 
 def has_identical_epochs(dataset: Any) -> bool:
-    """As many batches in every epoch, and nothing of the user's that runs between two of them."""
+    """Every epoch has the same number of batches, and no code of the user's runs between epochs."""
     return dataset.num_batches is not None and not has_epoch_hooks(dataset)
 
 
 def has_epoch_hooks(dataset: Any) -> bool:
-    """Something of the user's runs between two epochs."""
+    """Code of the user's runs between two epochs."""
     own = (inspect.unwrap(getattr(type(dataset), hook)) for hook in _HOOKS)  # not of an edit
     return any(o is not getattr(keras.utils.PyDataset, h) for o, h in zip(own, _HOOKS, strict=True))
 
 
 def has_epoch_begin_hook(dataset: Any) -> bool:
-    """Something of the user's runs when an epoch begins: without workers, before its batches."""
+    """Code of the user's runs when an epoch starts; without workers, before its batches."""
     return type(dataset).on_epoch_begin is not keras.utils.PyDataset.on_epoch_begin
 
 
 def stop_workers(epochs: Any) -> None:
-    """End the threads of an epoch iterator that was left before its end.
+    """Stop the threads of an epoch iterator that was exited before its end.
 
     Keras ends them at the end of an epoch only; one that waits for room in its queue would wait for
     ever, and hold the data.
@@ -171,7 +177,7 @@ def _enqueuers(dataset: Any) -> list[Any]:
 
 
 def _apply(dataset: Any, edit: PyDatasetEdit) -> Callable[[], None]:
-    """Put an edit in force; returns what lets go of all that it holds."""
+    """Apply an edit; returns a function that releases its resources."""
     class_ = type(dataset)
     if isinstance(edit, LoaderWorkers):
         _ask_from_threads(dataset, edit.workers, edit.workers)
@@ -196,7 +202,7 @@ def _ask_from_threads(dataset: Any, threads: int, makers: int) -> None:
 
 
 def _extend(dataset: Any, methods: dict[str, Any]) -> None:
-    """Let a loader do some things otherwise.
+    """Override methods of a loader.
 
     Raises:
         EditRefused: Its class cannot be extended.
@@ -205,9 +211,9 @@ def _extend(dataset: Any, methods: dict[str, Any]) -> None:
         with_methods(dataset, methods)
     except Exception as error:
         raise EditRefused(
-            f"no class can be made from {type(dataset).__name__}: {error}",
-            "a loader that can be extended",
-            "leave it as it is",
+            f"Uncork cannot derive a class from {type(dataset).__name__}: {error}",
+            "a loader whose class can be derived from",
+            "keep the loader unchanged",
         ) from error
 
 

@@ -67,22 +67,30 @@ def fork_refusal(dataset: Any) -> str:
 
 def _reasons(dataset: Any) -> Iterator[str]:
     if FORK_METHOD not in multiprocessing.get_all_start_methods() or sys.platform == "darwin":
-        yield "processes cannot be forked here"
+        yield "this system cannot fork processes safely"
     if multiprocessing.current_process().daemon:
-        yield "this process may start no others"
+        yield "this process is a daemon, which may not start processes"
     if _KERAS_ASKS is None:
-        yield "this release of Keras has its threads ask for batches otherwise"
+        yield (
+            "the threads of this Keras release request batches in a way that Uncork does not know"
+        )
     found = find_reachable(dataset)
     if not found.digest:
-        yield "it holds what cannot be looked into"
+        yield "the loader holds an object that Uncork cannot inspect"
     if found.has_own_state:
-        yield "a function of it remembers what it returned, which each process would forget"
+        yield (
+            "a function of the loader caches its results, and each process would have a cache "
+            "of its own"
+        )
     used = found.library_names
     other = sorted(used - _SAFE)
     if other:
-        yield f"its code uses {', '.join(other)}, which may hang in a forked process"
+        yield f"the code of the loader uses {', '.join(other)}, which may hang in a forked process"
     if "pandas" in used and _WITH_THREADS in sys.modules:
-        yield f"its code uses pandas, and that {_WITH_THREADS}, which may hang in a forked process"
+        yield (
+            f"the code of the loader uses pandas, pandas uses {_WITH_THREADS}, and "
+            f"{_WITH_THREADS} may hang in a forked process"
+        )
 
 
 class ProcessLoader:
@@ -109,7 +117,7 @@ class ProcessLoader:
         self._failed = False
 
     def methods(self) -> dict[str, Any]:
-        """Of the class that has its batches made elsewhere."""
+        """The methods of the derived class whose batches are loaded in processes."""
         class_ = self._class
 
         @functools.wraps(class_.__getitem__)
@@ -162,12 +170,14 @@ class ProcessLoader:
             return make(index)
         except Exception:  # its own error, which is met here again, or one of the processes'
             made = make(index)
-            self._fail(makers, "a process that makes them hangs, has failed or was killed")
+            self._fail(makers, "a worker process hangs, failed or was killed")
             return made
         if as_promised:
             return batch
         if asked is not None:
-            self._fail(makers, "making one draws or changes what it did not before")
+            self._fail(
+                makers, "a batch uses random numbers or changes state, and earlier batches did not"
+            )
         return make(index)
 
     def _asked(
@@ -181,7 +191,7 @@ class ProcessLoader:
                 self._begun += 1
                 found = find_reachable(loader)
                 if not found.digest:
-                    raise _UnseenError("it holds what cannot be looked into")
+                    raise _UnseenError("the loader holds an object that Uncork cannot inspect")
                 self._makers = BatchWorkers(
                     make, self._processes, found.generators, is_random=self._draws
                 )
@@ -196,7 +206,7 @@ class ProcessLoader:
         if makers is not None:
             makers.close(is_immediate=True)
         name = self._class.__name__
-        said = f"uncork: batches of {name} are made in this process from here on: {why}"
+        said = f"uncork: the main process loads the batches of {name} from here on: {why}"
         try:
             warnings.warn(said, stacklevel=2)
         except Warning:  # where these are errors: the training goes on all the same
@@ -208,7 +218,7 @@ class _UnseenError(Exception):
 
 
 def end_processes(dataset: Any) -> None:
-    """End those that make batches of a loader, if there are any."""
+    """End the worker processes of a loader, if there are any."""
     close = getattr(dataset, end_processes.__name__, None)
     if close is not None:
         close()

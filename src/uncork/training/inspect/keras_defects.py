@@ -1,4 +1,4 @@
-"""Defects of Keras that spoil a training without a word, as far as a training meets them.
+"""Defects of Keras that silently harm a training, where a training encounters them.
 
 Each was reproduced with Keras 3.15; of a later one nothing is known, and nothing said.
 """
@@ -29,7 +29,7 @@ def is_known_keras() -> bool:
 def find_fit_defects(
     model: Any, arguments: Mapping[str, Any], steps: int | None, batch: Any = None
 ) -> tuple[KerasDefect, ...]:
-    """Those that a ``fit`` call meets.
+    """The defects that a ``fit`` call encounters.
 
     Args:
         model: Built and compiled.
@@ -55,7 +55,7 @@ def find_fit_defects(
 
 
 def find_loss_defects() -> tuple[KerasDefect, ...]:
-    """Those of losses that are alive somewhere in the process."""
+    """The defects of loss objects that exist in the process."""
     distillation = getattr(keras, "distillation", None)
     if distillation is None or not is_known_keras():
         return ()
@@ -68,11 +68,12 @@ def find_loss_defects() -> tuple[KerasDefect, ...]:
             name="divergence_of_logits",
             at=find_only_call("LogitsDistillation"),
             evidence=(
-                "LogitsDistillation takes the divergence of raw logits: what is below zero is "
-                "clipped away, and most of the gradient with it"
+                "LogitsDistillation computes the divergence of raw logits. Keras clips "
+                "negative logits, and most of the gradient is lost"
             ),
-            remedy="LogitsDistillation(..., loss=keras.losses.KLDivergence()), which goes through "
-            "softmax",
+            remedy=(
+                "LogitsDistillation(..., loss=keras.losses.KLDivergence()), which applies softmax"
+            ),
         ),
     )
 
@@ -94,9 +95,10 @@ def _scaling_lost(model: Any) -> KerasDefect | None:
     return KerasDefect(
         name="loss_scaling_lost",
         evidence=(
-            f"{len(half)} layers compute in float16, and no loss is scaled: Keras scales it only "
-            f"where the model itself has that policy, and this one has {model.dtype_policy.name} "
-            "(a model loaded from a file under another global policy loses its scaling so)"
+            f"{len(half)} layers compute in float16, and Keras does not scale the loss. "
+            "Keras scales the loss only where the model itself has the policy "
+            f"mixed_float16, and this model has {model.dtype_policy.name}. A model that is "
+            "loaded under another global policy loses its scaling in this way"
         ),
         remedy="compile with keras.optimizers.LossScaleOptimizer(optimizer), or set the global "
         "policy to mixed_float16 before loading",
@@ -110,10 +112,11 @@ def _scaled_on_replicas(model: Any) -> KerasDefect | None:
     return KerasDefect(
         name="loss_scale_of_one_replica",
         evidence=(
-            f"the loss is scaled on {_replicas(model)} replicas, and only the gradients of the "
-            "first are asked whether they are finite: an infinite one of another is applied"
+            f"Keras scales the loss on {_replicas(model)} replicas, but checks only the "
+            "gradients of the first for infinite values. Infinite gradients of another "
+            "replica are applied"
         ),
-        remedy="mixed_bfloat16, which needs no scaling",
+        remedy="mixed_bfloat16, which needs no loss scaling",
     )
 
 
@@ -125,11 +128,14 @@ def _clipped_on_replicas(model: Any) -> KerasDefect | None:
     return KerasDefect(
         name="clipped_on_each_replica",
         evidence=(
-            f"gradients are clipped to a norm of {norm:g} on each of {_replicas(model)} replicas, "
-            "then added up: the norm that is applied is another one"
+            f"Keras clips gradients to a norm of {norm:g} on each of {_replicas(model)} "
+            "replicas and then adds them up. So the norm of the applied gradients is "
+            "another one"
         ),
-        remedy="without clipnorm: clip in a train_step of your own, after gradients are summed, "
-        "and divide by the number of replicas, as apply sums once more",
+        remedy=(
+            "remove clipnorm, and clip in your own train_step after gradients are summed; "
+            "divide by the number of replicas, as apply sums again"
+        ),
     )
 
 
@@ -145,8 +151,9 @@ def _schedule_ahead(model: Any, steps: int | None, epochs: int) -> KerasDefect |
     return KerasDefect(
         name="schedule_runs_ahead",
         evidence=(
-            f"gradients of {every} batches are accumulated, and {type(schedule).__name__} counts "
-            f"batches, not updates: it runs {every} times too fast"
+            f"Keras accumulates the gradients of {every} batches, but "
+            f"{type(schedule).__name__} counts batches, not updates. So the schedule runs "
+            f"{every} times too fast"
         ),
         remedy=f"make the schedule {every} times as long",
     )
@@ -186,11 +193,14 @@ def _runs_twice(model: Any) -> KerasDefect | None:
         at=find_only_call("FeatureDistillation"),
         has_double_backward=True,
         evidence=(
-            "Distiller runs the student twice in each step, forward and backward, once for its "
-            "predictions and once for the features of a layer; batch normalisation moves twice"
+            "Distiller runs the student twice in each step, forward and backward: once "
+            "for its predictions and once for the features of a layer. So batch "
+            "normalization updates its statistics twice"
         ),
-        remedy="a subclass whose call() keeps the outputs of the feature extractor, and whose "
-        "_extract_all_student_features() gives them back",
+        remedy=(
+            "a subclass whose call() stores the outputs of the feature extractor, and whose "
+            "_extract_all_student_features() returns them"
+        ),
     )
 
 
@@ -202,21 +212,21 @@ def _regularization_dropped(model: Any) -> KerasDefect | None:
         return None
     return KerasDefect(
         name="regularization_dropped",
-        evidence=f"Distiller leaves out what regularizes {len(held)} weights of the student",
-        remedy="add sum(self.student.losses) in a compute_loss of your own",
+        evidence=f"Distiller ignores the regularizers of {len(held)} weights of the student",
+        remedy="add sum(self.student.losses) in your own compute_loss",
     )
 
 
 def _weights_dropped(model: Any, arguments: Mapping[str, Any], batch: Any) -> KerasDefect | None:
     given = [k for k in ("sample_weight", "class_weight") if arguments.get(k) is not None]
     if isinstance(batch, tuple) and len(batch) > 2 and batch[2] is not None:
-        given.append("the weights of samples that come with the data")
+        given.append("the sample weights in the data")
     if _distiller(model) is None or not given:
         return None
     return KerasDefect(
         name="sample_weights_dropped",
-        evidence=f"Distiller does not look at {given[0]}",
-        remedy="weigh the losses in a compute_loss of your own",
+        evidence=f"Distiller ignores {given[0]}",
+        remedy="weight the losses in your own compute_loss",
     )
 
 
@@ -228,10 +238,11 @@ def _left_over(model: Any, steps: int | None, epochs: int) -> KerasDefect | None
     return KerasDefect(
         name="gradients_left_over",
         evidence=(
-            f"gradients of {every} batches are accumulated over {steps} x {epochs} steps: those of "
-            f"the last {left} are not applied, and the next fit begins with them"
+            f"Keras accumulates the gradients of {every} batches, and this training has "
+            f"{steps} x {epochs} steps. Keras does not apply the gradients of the last "
+            f"{left} steps, and the next fit starts with them"
         ),
-        remedy=f"train a number of steps that {every} divides",
+        remedy=f"train for a number of steps that is a multiple of {every}",
     )
 
 

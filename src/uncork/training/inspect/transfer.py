@@ -1,4 +1,4 @@
-"""What it takes to send a batch to the device that trains on it."""
+"""Time and bytes of sending a batch to the training device."""
 
 from __future__ import annotations
 

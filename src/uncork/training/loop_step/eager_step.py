@@ -1,4 +1,4 @@
-"""A training step that runs op by op from Python: watched, and run as a ``tf.function`` instead.
+"""A training step that runs eagerly: observed first, then run as a ``tf.function``.
 
 A graph does in each call what it did when it was traced. What Python does beside TensorFlow's ops
 happens then only: what it prints, counts, collects or draws would be lost, what it reads would
@@ -48,7 +48,7 @@ _ANY_NUMBER: Final = "any number"
 
 @final
 class EagerStep(InterceptedStep):
-    """A function of the user's that trains op by op, taken over wherever it is called from.
+    """A function of the user's that trains eagerly, intercepted wherever it is called.
 
     The first call of each form is watched. Others run as :attr:`mode` says.
 
@@ -123,7 +123,7 @@ class EagerStep(InterceptedStep):
         if self.refusal:
             return self._written(*args, **kwargs)
         if tf.distribute.has_strategy():
-            self._refuse("it runs under a tf.distribute strategy")
+            self._refuse("the step runs under a tf.distribute strategy")
             return self._written(*args, **kwargs)
         known = self.refusal is not None
         if known:
@@ -153,13 +153,15 @@ class EagerStep(InterceptedStep):
     def _watched(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], form: Any, objects: tuple[Any, ...]
     ) -> Any:
-        """One call op by op, to see what it does beside computing."""
+        """Run one call eagerly, and observe its side effects."""
         if self._guards is not None and self._guards.find_change() is not None:
             self._graphs.clear()  # what was traced before is of no use either
             self._forms.clear()
         if len(self._forms) >= _MOST_FORMS:
             if self._served < _CALLS_A_CHANGE * self._met:
-                self._refuse("it is called in too many forms: other shapes, or values of Python's")
+                self._refuse(
+                    "the script calls the step with too many different shapes or Python values"
+                )
                 return self._written(*args, **kwargs)
             self._graphs.clear()  # each of them has served long: a rate for each epoch, say
             self._forms.clear()
@@ -172,11 +174,14 @@ class EagerStep(InterceptedStep):
         found, refusal = observe_call(guards, lambda: self._written(*args, **kwargs))
         self._ran_as_written = True
         if not refusal and not _are_tensors(found):
-            refusal = "it returns something that is no tensor"
+            refusal = "the step returns something that is not a tensor"
         if not refusal and self.expected_code_digest not in ("", guards.code_digest):
-            refusal = "its code, or what it calls, is another one than the plan was made for"
+            refusal = (
+                "the code of the step, or a function that it calls, has changed since the "
+                "plan was made"
+            )
         if not refusal and self.is_examined and self.code_digest not in ("", guards.code_digest):
-            refusal = "it is called with objects of several classes of the script's own"
+            refusal = "the script calls the step with objects of several classes of its own"
         if refusal.startswith(CHANGES_PREFIX) and form not in self._seen_twice:
             self._seen_twice.add(form)  # perhaps for this once: look again at the next call
         elif refusal:
@@ -225,7 +230,7 @@ class EagerStep(InterceptedStep):
         except Exception as error:
             if was_traced(graph, args, kwargs):
                 raise  # what the step itself raised
-            self._refuse(f"tracing it fails: {describe_error(error)}")
+            self._refuse(f"tracing the step fails: {describe_error(error)}")
         return self._written(*args, **kwargs)
 
     def _served_by(self, graph: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
@@ -242,7 +247,9 @@ class EagerStep(InterceptedStep):
             return True
         checks = user_check_names(graph.get_concrete_function(*args, **kwargs))
         if checks:
-            self._refuse(f"a failed {checks} would not stop its update, and its error is caught")
+            self._refuse(
+                f"a failed {checks} would not stop the update, and the script catches its error"
+            )
         return not checks
 
     def _changes_too_often(self) -> bool:
@@ -258,7 +265,7 @@ class EagerStep(InterceptedStep):
         self.refusal, self._guards = reason, None
         self._graphs.clear()
         self._forms.clear()
-        self._on_refusal("op by op", reason)
+        self._on_refusal("eagerly", reason)
 
 
 def _is_caught() -> bool:

@@ -57,7 +57,7 @@ class GraphState:
             Why these cannot be values of these variables; ``""`` where they can.
         """
         if [_kind(value) for value in values] != [_kind(value) for value in self._saved]:
-            return "the step has other variables in the other process"
+            return "the step has other variables in another process"
         self._saved = values
         return ""
 

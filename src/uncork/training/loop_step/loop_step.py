@@ -1,4 +1,4 @@
-"""The training step of a loop of the user's own, taken over wherever it is called from."""
+"""The training step of the user's own loop, intercepted wherever it is called."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ _RECORDED: Final = 64
 _RECORDED_BYTES: Final = 128 << 20
 
 _ANOTHER: Final = (
-    "it computes something else than the plan was made for: its model, loss, optimizer or data "
-    "have changed"
+    "the step computes something else than when the plan was made: its model, loss, "
+    "optimizer or data have changed"
 )
 
 # In it small gradients vanish, unless the loss they are of is scaled.
@@ -95,7 +95,7 @@ class InterceptedStep(ABC):
 
     @property
     def mode_refusal(self) -> str:
-        """Why it cannot run in its mode; ``""`` where it can, or was not asked to."""
+        """Why the step cannot run in its mode; ``""`` where it can or has not tried yet."""
         return self._unable.get(self.mode, "")
 
     def restart_recording(self) -> None:
@@ -179,11 +179,11 @@ class InterceptedStep(ABC):
         return found
 
     def _refuse_changed_step(self, why: str) -> None:
-        """It is none that the plan was made for."""
+        """Refuse the plan's mode, as the plan was made for another step."""
         self._refuse_mode(why)
 
     def _changed_step_refusal(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-        """Why its graph for such a call is none that a plan was made for; ``""`` if it is.
+        """Why the step's graph differs from those of the plan; ``""`` if it does not.
 
         As its author wrote it, whatever the mode: so both are traced at the same place.
         """
@@ -230,7 +230,7 @@ class InterceptedStep(ABC):
     def _refuse_mode(self, why: str) -> None:
         if why:
             self._unable[self.mode] = why
-            self._on_refusal("as it was", why)
+            self._on_refusal("unmodified", why)
 
     def _record(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if not self.is_recording:

@@ -34,7 +34,7 @@ class MetricLoss:
         >>> loss = MetricLoss.from_variables(variable.value for variable in metric.variables)
         >>> metric.update_state(3.0)
         >>> metric.update_state(5.0)
-        >>> loss.since(), loss.since()
+        >>> loss.mean_since_last(), loss.mean_since_last()
         (4.0, None)
     """
 

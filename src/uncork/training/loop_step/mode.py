@@ -1,4 +1,4 @@
-"""How the step of a loop of the user's own runs."""
+"""How the step of the user's own loop runs."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class StepMode(Record, frozen=True, kw_only=True):
 
     @property
     def is_modified(self) -> bool:
-        """Another function than the user's is traced for it."""
+        """Uncork traces another function than the user's for this mode."""
         flags = (
             self.is_xla,
             self.is_xla_off,
@@ -67,30 +67,30 @@ class StepMode(Record, frozen=True, kw_only=True):
 
     @property
     def tf_function_options(self) -> dict[str, Any]:
-        """Of ``tf.function``."""
+        """Options for ``tf.function``."""
         found: dict[str, Any] = {"reduce_retracing": True} if self.has_open_shapes else {}
         return found | ({"jit_compile": self.is_xla} if self.is_xla or self.is_xla_off else {})
 
     @property
     def description(self) -> str:
-        """As the end of a sentence: the step cannot run ..."""
+        """The mode as the end of a sentence: the step cannot run ..."""
         found = [
             f"with {', '.join(self.tensor_arguments)} as tensors" if self.tensor_arguments else "",
-            f"with kept tensors of {', '.join(self.array_arguments)}"
+            f"with cached tensors for {', '.join(self.array_arguments)}"
             if self.array_arguments
             else "",
-            f"on lengths of multiples of {self.padded_arguments.multiple}"
+            f"with lengths padded to multiples of {self.padded_arguments.multiple}"
             if self.padded_arguments
             else "",
-            "traced for all shapes at once" if self.has_open_shapes else "",
-            "with its tf.map_fn at once" if self.has_vectorized_maps else "",
-            "with one kernel for each weight's update" if self.has_fused_updates else "",
+            "with one trace for all shapes" if self.has_open_shapes else "",
+            "with a vectorized tf.map_fn" if self.has_vectorized_maps else "",
+            "with one update kernel for each weight" if self.has_fused_updates else "",
             "compiled with XLA" if self.is_xla else "",
             "without XLA" if self.is_xla_off else "",
             f"in {self.policy}" if self.policy else "",
         ]
         return " and ".join(filter(None, found)) or (
-            "as a graph" if self.is_graph else "as written"
+            "as a graph" if self.is_graph else "unmodified"
         )
 
 

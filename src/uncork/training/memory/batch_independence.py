@@ -1,4 +1,4 @@
-"""Does each example of a batch count by itself? Then a step may go through its batch in parts.
+"""Does a model treat each example of a batch independently? Then micro-batches are legal.
 
 What can be read off a model is read here; what a layer or a loss of the user's own does with a
 batch is not, and is left to the comparison of weights.
@@ -48,7 +48,7 @@ _ACROSS: Final = tuple(
 
 
 def micro_batch_refusal(model: Any) -> str | None:
-    """What makes the parts of a batch another training than the batch; None where nothing seen.
+    """Why micro-batches would change the training; None if no reason is known.
 
     Args:
         model: Built and compiled.
@@ -58,14 +58,14 @@ def micro_batch_refusal(model: Any) -> str | None:
         >>> model = keras.Sequential([keras.Input((4,)), layers.BatchNormalization(name="norm")])
         >>> model.compile("sgd", "mse")
         >>> micro_batch_refusal(model)
-        "the layer 'norm' (BatchNormalization) takes its mean and variance from the whole batch"
+        "the layer 'norm' (BatchNormalization) computes its mean and variance over the whole batch"
     """
     reasons = (_of_step(model), _of_batch_size(model), _of_losses(model), _of_metrics(model))
     return next((reason for reason in (*reasons, *_of_layers(model)) if reason), None)
 
 
 def loss_reductions(model: Any) -> set[str]:
-    """How the losses of a model are put together over a batch; empty where none is compiled.
+    """How the losses of a model reduce a batch; empty where no loss is compiled.
 
     Args:
         model: Compiled, its losses built.
@@ -105,37 +105,42 @@ def _as_it_is(inputs: Any, training: Any = None) -> Any:
 def _of_step(model: Any) -> str | None:
     for name in _OVERRIDDEN:
         if getattr(type(model), name, None) is not getattr(keras.Model, name):
-            return f"the model has a {name} of its own"
+            return f"the model overrides {name}"
     if model._distribute_strategy is not None:
         return "the model trains under a tf.distribute strategy"
     if model.optimizer is None or not model.trainable_weights:
-        return "the model has nothing to train"
+        return "the model has no trainable weights"
     if model.optimizer.gradient_accumulation_steps:
-        return "the optimizer adds gradients up over batches: gradient_accumulation_steps is set"
+        return (
+            "the optimizer accumulates gradients over batches: gradient_accumulation_steps is set"
+        )
     others = [name for name, _ in find_untracked_variables(model)]
-    return f"a layer keeps a tf.Variable, which a step may set: {others[0]}" if others else None
+    return f"a layer has a tf.Variable that a step may change: {others[0]}" if others else None
 
 
 def _of_batch_size(model: Any) -> str | None:
     sizes = {part.shape[0] for part in getattr(model, "inputs", None) or () if part.shape}
     fixed = sizes - {None}
-    return f"the model is made for batches of {fixed.pop()}" if fixed else None
+    return f"the model has a fixed batch size of {fixed.pop()}" if fixed else None
 
 
 def _of_losses(model: Any) -> str | None:
     found = loss_reductions(model)
     if len(found) > 1:
-        return f"its losses are put together over a batch in several ways: {', '.join(found)}"
+        return f"the losses of the model reduce a batch in several ways: {', '.join(found)}"
     other = found - {"mean", "sum"}
     if other:
-        return f"its loss is put together over a batch by reduction={other.pop()!r}"
+        return f"the loss of the model reduces a batch by reduction={other.pop()!r}"
     for each in getattr(model._compile_loss, "_flat_losses", None) or ():
         if isinstance(each.loss, _ACROSS):
-            return f"the loss {type(each.loss).__name__} looks across the batch"
+            return f"the loss {type(each.loss).__name__} combines the examples of a batch"
         if _ignores(each.loss):
-            return f"the loss {type(each.loss).__name__} is divided by what it does not ignore"
+            return (
+                f"the loss {type(each.loss).__name__} is averaged over the labels that it does "
+                "not ignore"
+            )
     if found == {"sum"} and len(model._compile_loss._flat_losses) > 1:
-        return "it has several losses, each a sum over the batch"
+        return "the model has several losses, each a sum over the batch"
     return None
 
 
@@ -151,7 +156,10 @@ def _of_metrics(model: Any) -> str | None:
     for each in compiled.metrics if compiled is not None and compiled.built else ():
         function = each._fn if isinstance(each, MeanMetricWrapper) else type(each)
         if not str(getattr(function, "__module__", "")).startswith("keras."):
-            return f"the metric '{each.name}' is the script's own, and may look across the batch"
+            return (
+                f"the script defines the metric '{each.name}', which may combine the examples "
+                "of a batch"
+            )
     return None
 
 
@@ -160,13 +168,13 @@ def _of_layers(model: Any) -> Iterator[str | None]:
         name = f"the layer '{layer.name}' ({type(layer).__name__})"
         if isinstance(layer, keras.layers.BatchNormalization):
             if layer.trainable:
-                yield f"{name} takes its mean and variance from the whole batch"
+                yield f"{name} computes its mean and variance over the whole batch"
         elif layer._non_trainable_variables and not isinstance(layer, _ADAPTED):
-            yield f"{name} has variables that a step may set"
+            yield f"{name} has variables that a step may change"
         elif layer._metrics and layer is not model:
             yield f"{name} has a metric of its own"
         if layer._seed_generators and not _draws_alone(layer):
-            yield f"{name} draws random numbers, perhaps once for the whole batch"
+            yield f"{name} uses random numbers, perhaps one for the whole batch"
 
 
 def _draws_alone(layer: Any) -> bool:

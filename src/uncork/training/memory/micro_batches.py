@@ -1,4 +1,4 @@
-"""A training step that goes through its batch in parts, one after the other, and updates once.
+"""A training step that runs its batch in micro-batches and updates the weights once.
 
 What a step holds for its backward pass grows with the batch. In parts it holds that of one part,
 and beside it the sums of the gradients, as large as the weights. Losses are weighted so that their
@@ -21,7 +21,7 @@ from uncork.core.edits.step import LayersInInput, MicroBatches, StepEdit
 from uncork.training.memory.batch_independence import loss_reductions, micro_batch_refusal
 from uncork.training.tracing.model_attribute import override_attribute
 
-_WHOLE = "leave the batch whole, and make it smaller"
+_WHOLE = "use a smaller batch without micro-batches"
 
 
 class _Part(NamedTuple):
@@ -97,7 +97,10 @@ class MicroBatchedStep:
 
         weights = self._model.trainable_weights
         if compiled and self._in_rows:
-            _check("XLA is on, and the gradient of a table comes in rows, as many as it looks up")
+            _check(
+                "the model uses XLA, and the gradient of an embedding table is sparse "
+                "(tf.IndexedSlices)"
+            )
         _, loss, sums = tf.while_loop(
             lambda number, _loss, _sums: number < count,
             go_on,
@@ -164,13 +167,16 @@ class MicroBatchedStep:
         summed = loss_reductions(self._model) == {"sum"}
         if masked:
             _check(
-                "what the model gives is masked, and its loss is divided by what the mask leaves "
-                "of the batch"
+                "the outputs of the model have a mask, and the loss is averaged over the "
+                "unmasked part of the batch"
             )
         if summed and self._model.losses:
-            _check("the loss sums up over the batch, and another one is added to it once")
+            _check(
+                "the loss is a sum over the batch, and the model adds another loss once for "
+                "the batch"
+            )
         if loss.shape.rank != 0:
-            _check(f"the loss has shape {loss.shape}, and is no number")
+            _check(f"the loss has shape {loss.shape} and is not a scalar")
         return 1.0 if summed else share
 
     @contextmanager
@@ -192,7 +198,7 @@ class MicroBatchedStep:
 
 
 def create_micro_batched_step(model: Any, edits: tuple[StepEdit, ...]) -> MicroBatchedStep | None:
-    """What cuts a model's batches in parts; None where no edit asks for it.
+    """The micro-batched step of a model; None where no edit requests it.
 
     Raises:
         EditRefused: It cannot be done with this model's step.
@@ -200,9 +206,9 @@ def create_micro_batched_step(model: Any, edits: tuple[StepEdit, ...]) -> MicroB
     edit = next((edit for edit in reversed(edits) if isinstance(edit, MicroBatches)), None)
     if edit is not None and any(isinstance(other, LayersInInput) for other in edits):
         raise EditRefused(
-            "the first layers of the model are run in the input, for the whole batch",
-            "batches as the data gives them",
-            "leave the layers in the model",
+            "the input pipeline runs the first layers of the model on the whole batch",
+            "unchanged batches of the data",
+            "keep the layers in the model",
         )
     return MicroBatchedStep(model, edit) if edit else None
 
@@ -263,15 +269,15 @@ def _rows(batch: Any) -> Any:
     for each in _leaves(batch):
         if not isinstance(each, tf.Tensor) or each.shape.rank in (0, None):
             raise EditRefused(
-                f"a batch has a part that is no plain tensor with rows: {each}"[:200],
-                "dense tensors, one row for each example",
+                f"a part of the batch is not a dense tensor with rows: {each}"[:200],
+                "dense tensors with one row for each example",
                 _WHOLE,
             )
     lengths = {each.shape[0] for each in _leaves(batch)}
     if len(lengths - {None}) > 1:
         raise EditRefused(
-            f"the parts of a batch have {sorted(lengths - {None})} rows",
-            "one row for each example in all of them",
+            f"the tensors of a batch have different numbers of rows: {sorted(lengths - {None})}",
+            "one row for each example in every tensor",
             _WHOLE,
         )
     known = next(iter(lengths - {None}), None)
@@ -289,4 +295,4 @@ def _slice(each: Any, start: Any, length: Any) -> Any:
 
 def _check(reason: str | None) -> None:
     if reason is not None:
-        raise EditRefused(reason, "a step in which each example counts by itself", _WHOLE)
+        raise EditRefused(reason, "a step that treats each example independently", _WHOLE)

@@ -1,4 +1,4 @@
-"""A training step that makes what its layers gave a second time, for the backward pass.
+"""A training step that recomputes activations for the backward pass.
 
 Of each segment of the model only what goes into it is held. In the backward pass it is run again,
 once the gradient of what it gives is there, and gone through backwards. Both runs are functions of
@@ -28,7 +28,7 @@ from uncork.training.memory.segments import (
 )
 from uncork.training.tracing.model_attribute import override_attribute
 
-_KEPT = "leave the activations held, and make the batch smaller"
+_KEPT = "use a smaller batch without recomputing activations"
 
 
 class RecomputedStep:
@@ -47,7 +47,7 @@ class RecomputedStep:
         self._model = model
         self._cut = cut_into_segments(model, edit.segments)
         if not self._cut.recomputed_count:
-            _check("in so few segments none of the model would be run again")
+            _check("with so few segments, no part of the model is recomputed")
 
     @contextmanager
     def patch_model(self) -> Iterator[None]:
@@ -84,16 +84,16 @@ class RecomputedStep:
 
 
 def create_recomputed_step(model: Any, edits: tuple[StepEdit, ...]) -> RecomputedStep | None:
-    """What runs a model's segments again; None where no edit asks for it.
+    """The recomputed step of a model; None where no edit requests it.
 
     Raises:
         EditRefused: It cannot be done with this model's step.
     """
     edit = next((e for e in reversed(edits) if isinstance(e, RecomputeActivations)), None)
     if edit is not None and any(isinstance(other, MicroBatches) for other in edits):
-        _check("its batch is gone through in parts")
+        _check("the step runs in micro-batches")
     if edit is not None and any(isinstance(other, LayersInInput) for other in edits):
-        _check("the first layers of the model are run in the input")
+        _check("the input pipeline runs the first layers of the model")
     return RecomputedStep(model, edit) if edit else None
 
 
@@ -189,7 +189,10 @@ class _Twice:
 
             def gradient(*arrived: Any, variables: Any = None) -> Any:
                 if variables:
-                    _check(f"a layer reads a variable that is none of its own: {variables[0].name}")
+                    _check(
+                        "a layer reads a variable that belongs to another object: "
+                        f"{variables[0].name}"
+                    )
                 return self._gradient(moved, arrived, given)
 
             return [*made.targets, *made.losses], gradient
@@ -243,7 +246,7 @@ class _Twice:
             tape.watch(again)
             made = self._made(tuple(again), given)
         if len(made.targets) + len(made.losses) != len(arrived):
-            _check("a layer that adds to the loss is called several times")
+            _check("the model calls a layer several times, and the layer adds a loss")
         pairs = [
             (value, above)
             for value, above in zip([*made.targets, *made.losses], arrived, strict=True)
@@ -252,25 +255,34 @@ class _Twice:
         values, above = [value for value, _ in pairs], [above for _, above in pairs]
         found = tape.gradient(values, again, output_gradients=above)
         if any(isinstance(each, tf.IndexedSlices) for each in found):
-            _check("the gradient of a table comes in rows, and the table is inside another layer")
+            _check(
+                "the gradient of an embedding table inside another layer is sparse "
+                "(tf.IndexedSlices)"
+            )
         return list(found)
 
     def _check(self, scope: Any, weights: tuple[Any, ...], operations: list[Any]) -> None:
         """That the run was a function of tensors alone."""
         for each, given in zip(self._weights, weights, strict=True):
             if scope.get_current_value(each) is not given:
-                _check(f"a layer sets the weight that it is trained by: {each.path}")
+                _check(f"a layer assigns to its own trainable weight: {each.path}")
         if len(scope.state_mapping) > len(self._weights) + len(self._state):
-            _check("a layer sets a variable that is none of its own, or draws without a seed")
+            _check(
+                "a layer assigns to a variable of another object, or uses random numbers "
+                "without a seed"
+            )
         for each in operations:
             if each.type == "ReadVariableOp":
-                _check("a layer reads a variable that is none of its own")
+                _check("a layer reads a variable that belongs to another object")
             if each.op_def is not None and each.op_def.is_stateful:
-                _check(f"a layer does more than to compute: {each.type}, as {each.name}"[:200])
+                _check(f"a layer has side effects: {each.type} in {each.name}"[:200])
         for layer in self._layers:
             for name, value in vars(layer).items():
                 if name != "_losses" and any(map(_is_symbolic, keras.tree.flatten(value))):
-                    _check(f"the layer '{layer.name}' keeps a tensor of its call as {name}")
+                    _check(
+                        f"the layer '{layer.name}' stores a tensor of its call in the "
+                        f"attribute {name}"
+                    )
 
 
 def _behind(tensors: list[Any], arrived: list[Any], compiled: bool) -> list[Any]:
@@ -297,7 +309,7 @@ def _casting() -> AbstractContextManager[None]:
 def _check_dense(values: list[Any]) -> None:
     other = next((each for each in values if not isinstance(each, tf.Tensor)), None)
     if other is not None:
-        _check(f"what goes from layer to layer is no dense tensor: {other}"[:200])
+        _check(f"a layer passes on a value that is not a dense tensor: {other}"[:200])
 
 
 def _as_said(refusal: BaseException) -> BaseException:
@@ -317,4 +329,4 @@ def _is_symbolic(value: Any) -> bool:
 
 def _check(reason: str | None) -> None:
     if reason is not None:
-        raise EditRefused(reason, "layers that can be run again, to the same result", _KEPT)
+        raise EditRefused(reason, "layers that give the same result when they run again", _KEPT)

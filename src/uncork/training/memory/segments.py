@@ -1,4 +1,4 @@
-"""Where a model can be cut in segments, so that one of them at a time holds what its layers gave.
+"""Divides a model into segments, so that only one holds its activations at a time.
 
 Keras runs a Sequential or functional model node by node, in an order that it stores. A cut between
 two nodes costs what both sides share: the tensors made before it that are used behind it. Between
@@ -90,7 +90,7 @@ def count_recomputed_segments(model: Any, segments: int) -> int:
 
 
 def recompute_refusal(model: Any) -> str | None:
-    """What is against running parts of a model again; None where nothing is seen.
+    """Why a model cannot recompute activations; None if no reason is known.
 
     Args:
         model: Built and compiled.
@@ -99,25 +99,28 @@ def recompute_refusal(model: Any) -> str | None:
         >>> model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1, name="only")])
         >>> model.compile("sgd", "mse")
         >>> recompute_refusal(model)
-        'there is no place to cut the model in'
+        'no layer boundary divides the model into segments'
     """
     return next(_reasons(model), None)
 
 
 def _reasons(model: Any) -> Iterator[str]:
     if type(model).train_step is not keras.Model.train_step:
-        yield "the model has a train_step of its own"
+        yield "the model overrides train_step"
     if model._distribute_strategy is not None:
         yield "the model trains under a tf.distribute strategy"
     if model.optimizer is None or not model.trainable_weights:
-        yield "the model has nothing to train"
+        yield "the model has no trainable weights"
     for name, _ in find_untracked_variables(model):
-        yield f"a layer keeps a tf.Variable, which its call may set: {name}"
+        yield f"a layer has a tf.Variable that its call may change: {name}"
     function = keras_function_of(model)
     if function is None:
-        yield f"{type(model).__name__} is a model with a call of its own, which cannot be cut"
+        yield (
+            f"{type(model).__name__} overrides call, and Uncork cannot divide such a model "
+            "into segments"
+        )
     elif not cut_into_segments(model, sum(1 for _ in _all(function))).recomputed_count:
-        yield "there is no place to cut the model in"
+        yield "no layer boundary divides the model into segments"
 
 
 def keras_function_of(operation: Any) -> Any | None:

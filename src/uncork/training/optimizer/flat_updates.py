@@ -67,18 +67,24 @@ def count_small_weights(optimizer: Any) -> int:
 
 
 def flat_update_refusal(optimizer: Any) -> str | None:
-    """What keeps an optimizer from updating several weights as one; None where nothing does."""
+    """Why an optimizer cannot update several weights as one vector; None where it can."""
     if type(optimizer) not in _ELEMENTWISE:
-        return f"{type(optimizer).__name__} is not known to update each element by itself"
+        return (
+            f"Uncork does not know whether {type(optimizer).__name__} updates each element "
+            "independently"
+        )
     if type(optimizer) is keras.optimizers.SGD and not optimizer.momentum:
-        return "SGD without momentum is a single kernel a weight already"
+        return "SGD without momentum already updates each weight with one kernel"
     if optimizer.use_ema or optimizer.gradient_accumulation_steps:
-        return "the optimizer keeps averages or sums of its own beside its state"
+        return (
+            "the optimizer averages weights (use_ema) or accumulates gradients "
+            "(gradient_accumulation_steps)"
+        )
     return None
 
 
 class FlatGroup:
-    """Lets an optimizer update small weights as one vector, and its large ones as ever.
+    """Lets an optimizer update small weights as one vector, and large weights as before.
 
     Which weights these are is known when the step is traced: those with a dense gradient.
 
@@ -202,9 +208,9 @@ class FlatGroup:
             self._make(weights)
         if [id(weight) for weight in weights] != [id(weight) for weight in self._weights]:
             raise EditRefused(
-                "the step updates other weights than when it was traced first",
+                "the step updates other weights than in its first trace",
                 f"the same {len(self._weights)} small weights",
-                "leave flat_updates out",
+                "run the plan without flat_updates",
             )
         return True
 
@@ -253,7 +259,7 @@ def wrap_callbacks(group: FlatGroup, callbacks: Any) -> list[Any]:
     """
     if isinstance(callbacks, keras.callbacks.CallbackList):
         raise EditRefused(
-            "fit is given a CallbackList", "a list of callbacks", "pass them as a list"
+            "fit receives a CallbackList", "a list of callbacks", "pass the callbacks as a list"
         )
     listed = (
         list(callbacks)

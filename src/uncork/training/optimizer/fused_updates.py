@@ -132,15 +132,15 @@ def count_fusable_weights(optimizer: Any) -> int:
 
 
 def fused_update_refusal(optimizer: Any) -> str | None:
-    """What keeps one kernel from doing all that an optimizer does to a weight; None if nothing."""
+    """Why one kernel cannot do the optimizer's whole update of a weight; None if it can."""
     if _kernel_of(optimizer) is not None:
         return None
     name = type(optimizer).__name__
     if type(optimizer) is keras.optimizers.SGD:
-        return f"{name} without momentum is a single kernel a weight already"
+        return f"{name} without momentum already updates each weight with one kernel"
     if type(optimizer) is keras.optimizers.RMSprop:
-        return f"TensorFlow's kernel for {name} keeps a momentum, which this one has not"
-    return f"TensorFlow has no kernel that does what {name} does"
+        return f"TensorFlow's kernel for {name} needs momentum, and this optimizer has none"
+    return f"TensorFlow has no kernel for the update of {name}"
 
 
 @contextmanager

@@ -44,14 +44,14 @@ def learning_rate_factor(optimizer: Any, batch_multiplier: int) -> float:
 
 
 def larger_batch_refusal(model: Any) -> str | None:
-    """What keeps a larger batch from being one setting of a model; None where nothing does."""
+    """Why a model cannot train with a larger batch; None where it can."""
     optimizer = model.optimizer
     if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
-        return "the optimizer scales the loss, and skips steps by it"
+        return "the optimizer scales the loss, and skips steps when gradients overflow"
     if getattr(optimizer, "optimizers", None):
-        return "several optimizers share the weights, each with a rate of its own"
+        return "several optimizers share the weights, and each has its own learning rate"
     if optimizer.gradient_accumulation_steps:
-        return "the optimizer puts batches together already: gradient_accumulation_steps is set"
+        return "the optimizer already accumulates gradients: gradient_accumulation_steps is set"
     if optimizer.use_ema:
         return "the optimizer averages weights over steps: use_ema is set"
     return None

@@ -26,11 +26,11 @@ from uncork.training.tracing.model_attribute import override_attribute
 _UPDATE: Final = "update_step"
 # Options of an optimizer that have Keras pass over whole tables, or make their gradients as large.
 _OF_ALL_ROWS: Final = {
-    "weight_decay": "decays every row in every step",
-    "use_ema": "averages every row in every step",
-    "gradient_accumulation_steps": "sums gradients up in variables as large as the tables",
-    "global_clipnorm": "makes gradients as large as the tables to clip them",
-    "loss_scale_factor": "makes gradients as large as the tables to scale them",
+    "weight_decay": "decays every row at every step",
+    "use_ema": "averages every row at every step",
+    "gradient_accumulation_steps": "accumulates gradients in variables as large as the tables",
+    "global_clipnorm": "creates gradients as large as the tables for clipping",
+    "loss_scale_factor": "creates gradients as large as the tables for scaling",
 }
 
 
@@ -56,7 +56,7 @@ def count_row_tables(model: Any) -> int:
 
 
 def row_update_refusal(model: Any) -> str | None:
-    """What keeps a step from leaving the other rows alone; None where nothing does.
+    """Why a step cannot update only the rows that a batch looks up; None where it can.
 
     Args:
         model: Built and compiled.
@@ -65,7 +65,7 @@ def row_update_refusal(model: Any) -> str | None:
     if reason is None and not model.built:
         return "the model has no weights yet when fit is called"
     if reason is None and not _tables(model):
-        return "the model has no table of an Embedding that the gradient alone changes"
+        return "the model has no trainable Embedding table without a regularizer or constraint"
     return reason
 
 
@@ -90,11 +90,11 @@ def apply_row_updates(model: Any, edits: tuple[Any, ...]) -> Iterator[None]:
 def _why_not_by(optimizer: Any) -> str | None:
     kind, name = type(optimizer), type(optimizer).__name__
     if kind not in (keras.optimizers.Adagrad, keras.optimizers.SGD):
-        return f"{name} is not known to leave rows without a gradient as they are"
+        return f"Uncork does not know whether {name} leaves rows without a gradient unchanged"
     if getattr(optimizer, "momentum", 0):
-        return f"the momentum of {name} moves rows without a gradient, too"
+        return f"the momentum of {name} also changes rows without a gradient"
     if not getattr(optimizer, "epsilon", 1.0) > 0:
-        return f"without an epsilon {name} divides by sums that may be zero, in every row"
+        return f"{name} without epsilon divides by sums that may be zero"
     used = (f"{option} {d}" for option, d in _OF_ALL_ROWS.items() if getattr(optimizer, option))
     return next(used, None)
 

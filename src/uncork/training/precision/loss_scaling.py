@@ -20,7 +20,7 @@ from uncork.training.state.snapshot import find_optimizers
 
 
 def needs_loss_scaling(edits: Sequence[StepEdit]) -> bool:
-    """A step under these edits needs its loss scaled.
+    """Whether a step with these edits needs loss scaling.
 
     Example:
         >>> needs_loss_scaling([DtypePolicy(policy="mixed_float16")])
@@ -32,18 +32,18 @@ def needs_loss_scaling(edits: Sequence[StepEdit]) -> bool:
 
 
 def loss_scaling_refusal(model: Any, edits: Sequence[StepEdit]) -> str | None:
-    """What keeps a model's loss from being scaled; None where nothing does."""
+    """Why Uncork cannot scale a model's loss; None where it can."""
     optimizer = model.optimizer
     if find_optimizers(model) != [optimizer]:
-        return "the model's own step has other optimizers, whose loss nobody scales"
+        return "the model's own train_step uses other optimizers, and does not scale their loss"
     if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
-        return "the optimizer scales the loss already"
+        return "the optimizer already scales the loss"
     if optimizer.loss_scale_factor is not None:
-        return "the optimizer scales the loss by a factor of its own: loss_scale_factor is set"
+        return "the optimizer already scales the loss: loss_scale_factor is set"
     if optimizer.gradient_accumulation_steps:
-        return "one gradient that is not finite would spoil those it is added to"
+        return "the optimizer accumulates gradients, and one infinite gradient would spoil the sum"
     if any(isinstance(edit, LargerBatch) for edit in edits):
-        return "a larger batch counts the optimizer's steps, of which scaling leaves some out"
+        return "a larger batch counts the optimizer's steps, and loss scaling skips some of them"
     return None
 
 
@@ -87,10 +87,11 @@ class LossScaler:
     def _apply(self, grads: Any, trainable_variables: Any = None) -> None:
         if not self._is_scaled:
             raise EditRefused(
-                "the model's own train_step does not scale its loss, and small gradients would "
-                "vanish in float16",
-                "a step that calls optimizer.scale_loss(loss) before it takes gradients",
-                "call it there: without a policy of 16 bits it gives the loss as it is",
+                "the model's own train_step does not scale its loss, and small gradients "
+                "would become zero in float16",
+                "a train_step that calls optimizer.scale_loss(loss) before it computes gradients",
+                "call optimizer.scale_loss(loss) in train_step; in float32 it returns the "
+                "loss unchanged",
             )
         self._is_scaled = False
         with self._as_ever():

@@ -62,15 +62,15 @@ class TracedLossScaler:
 
     @property
     def refusal_reason(self) -> str:
-        """Why the loss cannot be scaled, as part of a sentence; ``""`` where it can.
+        """Why Uncork cannot scale the loss, as part of a sentence; ``""`` where it can.
 
         Of what was traced last.
         """
         if self._against:
             return self._against
         if not self._gradients:
-            return "it takes no gradients of a tf.GradientTape's"
-        return "" if self._applied else "no optimizer of Keras's applies its gradients"
+            return "the step computes no gradients with tf.GradientTape"
+        return "" if self._applied else "no Keras optimizer applies the gradients of the step"
 
     @property
     def scale(self) -> float:
@@ -121,11 +121,11 @@ class TracedLossScaler:
         if getattr(self._inside, "gradient", False):  # what one is made of is scaled already
             return original(output_gradients, unconnected)
         if not all(map(_is_one, parts)):
-            self._against = "it takes a gradient of what is ragged or sparse"
+            self._against = "the step computes a gradient of a ragged or sparse tensor"
             return original(output_gradients, unconnected)
         self._gradients += 1
         if _in_a_loop():
-            self._against = "it takes gradients in a loop of TensorFlow's own, several times a call"
+            self._against = "the step computes gradients several times a call, in a TensorFlow loop"
         scale, _, overflowed = self._state()
         given = [None] * len(parts) if output_gradients is None else _flat(output_gradients)
         seeds = [_seed(part, seed, scale) for part, seed in zip(parts, given, strict=True)]
@@ -166,11 +166,11 @@ def _why_not(optimizer: Any) -> str:
     # Their type is asked, not they: proxies of all kinds are among these objects.
     scaling = [each for each in gc.get_objects() if issubclass(type(each), kind)]
     if any(each.inner_optimizer is optimizer for each in scaling):
-        return "its optimizer scales the loss already"
+        return "the optimizer already scales the loss"
     if optimizer.loss_scale_factor is not None:
-        return "its optimizer scales the loss by a factor of its own: loss_scale_factor is set"
+        return "the optimizer already scales the loss: loss_scale_factor is set"
     if optimizer.gradient_accumulation_steps:
-        return "one gradient that is not finite would spoil those it is added to"
+        return "the optimizer accumulates gradients, and one infinite gradient would spoil the sum"
     return ""
 
 

@@ -88,18 +88,18 @@ def layer_name_fields(layers: LayerRegistry | None) -> dict[str, tuple[str, ...]
 
 
 def retrace_refusal(original: Any) -> str:
-    """Why a step should not be traced otherwise than its author wrote it; ``""`` if it may.
+    """Why a step must not be traced in a modified form; ``""`` if it may.
 
     Args:
         original: A concrete function, traced so.
     """
     if find_op_types(original) & _OTHER_FUNCTIONS:
-        return "it calls a function that is traced by itself, and that others may call, too"
+        return "the step calls another tf.function, which other code may call as well"
     return ""
 
 
 def precision_refusal(original: Any, alternative: Any) -> str:
-    """Why a step should not go on in another precision, as part of a sentence; ``""`` if it may.
+    """Why a step must not run in another precision, as part of a sentence; ``""`` if it may.
 
     Args:
         original: A concrete function, traced as its author wrote it.
@@ -113,7 +113,7 @@ def precision_refusal(original: Any, alternative: Any) -> str:
         for traced in (original, alternative)
     )
     if before != after:
-        return "what it returns has another dtype then"
+        return "the dtype of the step's result would change"
     return ""
 
 

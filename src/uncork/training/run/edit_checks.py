@@ -1,4 +1,4 @@
-"""Whether edits of a step fit a model: what they expect to find, found or refused."""
+"""Checks whether step edits fit a model, and refuses those that do not."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ _OF_KERAS: Final = frozenset({"train_function", "test_function", "predict_functi
 _OF_OPTIMIZERS: Final[dict[type[Any], tuple[Callable[[Any], str | None], str]]] = {
     FusedUpdates: (
         lambda model: fused_update_refusal(model.optimizer),
-        "an optimizer that has one",
+        "an optimizer for which TensorFlow has an update kernel",
     ),
     RowUpdates: (
         row_update_refusal,
-        "Adagrad or plain SGD, and tables that the gradient alone changes",
+        "Adagrad or plain SGD, and trainable Embedding tables without a regularizer or constraint",
     ),
-    LargerBatch: (larger_batch_refusal, "an optimizer that takes each step"),
+    LargerBatch: (larger_batch_refusal, "an optimizer that updates the weights at each step"),
 }
 
 
@@ -69,7 +69,7 @@ def check_edits(model: Any, edits: tuple[StepEdit, ...]) -> None:
         _check_eager(model, graph.code_digest)
         if any(isinstance(edit, StepsPerExecution) for edit in edits):
             raise EditRefused(
-                "the model runs eagerly, and goes on to do so in its validation",
+                "the model runs eagerly, and its validation stays eager",
                 "a compiled model",
                 "compile the model without run_eagerly=True",
             )
@@ -92,30 +92,36 @@ def check_edits(model: Any, edits: tuple[StepEdit, ...]) -> None:
         _check_built(model)
         reason = loss_scaling_refusal(model, edits)
         if reason is not None:
-            raise EditRefused(reason, "a loss that Keras can scale for float16", "leave it so")
+            raise EditRefused(
+                reason, "a loss that Keras can scale for float16", "keep the precision unchanged"
+            )
 
 
 def _check_eager(model: Any, code: str) -> None:
     if not model.run_eagerly:
-        raise EditRefused("the model is compiled already", "run_eagerly=True", "keep it so")
+        raise EditRefused(
+            "the model does not run eagerly", "run_eagerly=True", "keep the model compiled"
+        )
     try:
         found = create_guards(model).code_digest
     except UnguardedError as reason:
-        raise EditRefused(str(reason), "Python that can be watched", "tune again") from None
+        raise EditRefused(
+            str(reason), "Python code that Uncork can observe", "run 'uncork tune' again"
+        ) from None
     if found != code:
         raise EditRefused(
-            "the Python code of the model's step is another one",
-            "the code that was watched",
-            "run 'uncork tune' again to make a plan for this one",
+            "the Python code of the model's step has changed",
+            "the code for which the plan was made",
+            "run 'uncork tune' again to make a plan for this code",
         )
 
 
 def _check_one(model: Any, edit: StepEdit, first: LayersInPipeline | None) -> None:
     if isinstance(edit, StepsPerExecution) and model.steps_per_execution != 1:
         raise EditRefused(
-            f"steps_per_execution is {model.steps_per_execution} already",
+            f"steps_per_execution is already {model.steps_per_execution}",
             "1",
-            "keep the user's value",
+            "keep this value",
         )
     if isinstance(edit, JitCompile | JitCompileOff):
         _check_xla(model, edit, first)
@@ -130,7 +136,7 @@ def _check_one(model: Any, edit: StepEdit, first: LayersInPipeline | None) -> No
         why_not_so, expected = _OF_OPTIMIZERS[type(edit)]
         reason = why_not_so(model)
         if reason is not None:
-            raise EditRefused(reason, expected, "tune again")
+            raise EditRefused(reason, expected, "run 'uncork tune' again")
 
 
 def _check_xla(
@@ -138,31 +144,40 @@ def _check_xla(
 ) -> None:
     if isinstance(edit, JitCompileOff):
         if not model.jit_compile:
-            raise EditRefused("the model runs without XLA", "jit_compile=True", "tune again")
+            raise EditRefused(
+                "the model runs without XLA", "jit_compile=True", "run 'uncork tune' again"
+            )
         return
     reason = xla_refusal(model, first.layers if first else ())
     if reason is not None:
-        raise EditRefused(reason, "layers whose supports_jit is true", "put it into the input")
+        raise EditRefused(
+            reason, "layers whose supports_jit is true", "move these layers into the input pipeline"
+        )
 
 
 def _check_no_function_inside(model: Any) -> None:
-    """Refuse where a layer keeps what was traced: it is asked again by whoever calls it later."""
+    """Refuse layers that keep their own traces: later callers would get them, too."""
     compiled = tf.types.experimental.GenericFunction
     for layer in model._flatten_layers():
         for held in (layer, *type(layer).__mro__):
             for name, value in vars(held).items():
                 if isinstance(value, compiled) and name not in _OF_KERAS:
                     raise EditRefused(
-                        f"'{name}' of '{layer.name}' is a tf.function, which keeps its traces",
-                        "layers that are traced with the step",
-                        "take @tf.function off what the model itself calls: fit compiles it",
+                        f"'{name}' of '{layer.name}' is a tf.function, which keeps its own traces",
+                        "layers that TensorFlow traces together with the step",
+                        "remove @tf.function from functions that the model calls: fit "
+                        "compiles them",
                     )
 
 
 def _check_update(model: Any) -> None:
     reason = flat_update_refusal(model.optimizer)
     if reason is not None:
-        raise EditRefused(reason, "an optimizer that may", "tune again, with this optimizer")
+        raise EditRefused(
+            reason,
+            "an optimizer that updates each element independently",
+            "run 'uncork tune' again with this optimizer",
+        )
     _check_built(model)
 
 
@@ -170,8 +185,8 @@ def _check_built(model: Any) -> None:
     if not model.built:
         raise EditRefused(
             "the model has no weights yet when fit is called",
-            "a model that is built",
-            "begin it with keras.Input, or call model.build(input_shape)",
+            "a built model",
+            "start the model with keras.Input, or call model.build(input_shape)",
         )
 
 
@@ -180,33 +195,33 @@ def _check_policy(policies: tuple[str, ...], edit: DtypePolicy) -> None:
     found = f"layers with dtype policy {', '.join(others or ('float32',))}"
     if edit.policy == "float32":
         if not others or any(policy not in MIXED_POLICIES for policy in others):
-            raise EditRefused(found, f"{' or '.join(MIXED_POLICIES)}", "keep them")
+            raise EditRefused(found, f"{' or '.join(MIXED_POLICIES)}", "keep these dtype policies")
     elif others:
-        raise EditRefused(found, "float32 throughout", "keep them")
+        raise EditRefused(found, "float32 in all layers", "keep these dtype policies")
 
 
 def _check_kept(model: Any, edit: DtypePolicy) -> None:
     missing = set(edit.float32_layers) - {layer.name for layer in model._flatten_layers()}
     if edit.is_precision_conservative and not model.built and missing:
         raise EditRefused(
-            "the model has no weights yet when fit is called, so that nobody knows which of its "
-            f"layers give its outputs, and none is called {', '.join(sorted(missing))}",
-            "a model that is built, or layers of these names",
-            "begin it with keras.Input, or call model.build(input_shape)",
+            "the model has no weights yet when fit is called, so its output layers are "
+            f"unknown, and no layer has the name {', '.join(sorted(missing))}",
+            "a built model, or layers with these names",
+            "start the model with keras.Input, or call model.build(input_shape)",
         )
     if edit.is_precision_conservative and model.built:
         kept = dict.fromkeys((*random_layer_names(model), *precision_sensitive_layer_names(model)))
         if len(kept) != len(edit.float32_layers):
             raise EditRefused(
-                f"{len(kept)} layers of the model would stay in float32: those that only draw, "
-                "give its outputs or normalize",
-                f"{len(edit.float32_layers)} of them, as when the plan was made",
+                f"{len(kept)} layers of the model would stay in float32: random layers, "
+                "output layers and normalization layers",
+                f"{len(edit.float32_layers)} such layers, as when the plan was made",
                 "run 'uncork tune' again to make a plan for this model",
             )
         return
     if missing and len(random_layer_names(model)) != len(edit.float32_layers):
         raise EditRefused(
-            f"the model has no layer called {', '.join(sorted(missing))}",
-            "the layers that the plan leaves as they are",
+            f"the model has no layer with the name {', '.join(sorted(missing))}",
+            "the layers that the plan keeps in float32",
             "run 'uncork tune' again to make a plan for this model",
         )

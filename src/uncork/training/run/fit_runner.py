@@ -24,7 +24,7 @@ from uncork.training.state.snapshot import Snapshot
 
 @dataclass
 class FitRunner:
-    """One version of a ``fit`` training: these settings, this feed.
+    """One variant of a ``fit`` training: these settings, this feed.
 
     The loop is Keras's own: its epoch iterator, its train function, its callback list with the
     history alone, which turns the logs into Python floats after each execution. The user's
@@ -149,7 +149,7 @@ class FitRunner:
             if ran == before == 0:  # data that ended with an epoch leaves none to the next one
                 data = "validation" if self.is_validation else "training"
                 raise NothingToMeasure(
-                    f"the {data} data gave no batch", "at least one", "check the dataset"
+                    f"the {data} data has no batches", "at least one batch", "check the dataset"
                 )
             if once:
                 return

@@ -1,4 +1,4 @@
-"""How a training does on samples that it never sees: some of its own, laid aside."""
+"""Evaluates a training on held-out samples of its own data."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class HeldOutSplit:
         return Feed(x=batches.prefetch(2), shuffle=False, is_recorded=True)
 
     def held_out_loss(self, model: Any) -> float:
-        """Of the samples that were laid aside, as a validation computes it.
+        """The loss on the held-out samples, as a validation computes it.
 
         Raises:
             ValueError: The model tells none.
@@ -98,7 +98,7 @@ class HeldOutSplit:
                 logs = model.test_function(iterator)
         name, loss = find_logged_loss(logs)
         if not name:
-            raise ValueError("the model tells no one loss when it is validated")
+            raise ValueError("the model does not return a single loss from its validation")
         return loss
 
     def loss_curve(
@@ -111,7 +111,7 @@ class HeldOutSplit:
         steps: int,
         points: int,
     ) -> tuple[tuple[int, float], ...]:
-        """Train from a snapshot; the loss of what was laid aside, at the start and at each point.
+        """Train from a snapshot; the held-out loss at the start and at each point.
 
         With each the samples trained on by then. Where steps run in groups there may be fewer
         points: it is told between two groups.

@@ -122,13 +122,13 @@ class StepSettings:
                 setattr(model, name, value)
 
     def training_feed(self, feed: Feed) -> Feed:
-        """What a training that is run this way is to read, instead of the user's data."""
+        """The feed of a training with these settings, instead of the user's data."""
         for each in (self._first, self._last_map, self._lengths):
             feed = each.training_feed(feed) if each else feed
         return feed
 
     def validation_feed(self, feed: Feed) -> Feed:
-        """What is validated on, where the step is run this way."""
+        """The validation feed with these settings."""
         return self._lengths.validation_feed(feed) if self._lengths else feed
 
     def release_memory(self) -> None:
@@ -242,7 +242,7 @@ def create_loss_scaler(model: Any, edits: tuple[StepEdit, ...]) -> LossScaler | 
 def create_map_vectorizer(
     edits: tuple[StepEdit, ...], on_refusal: Callable[[str], None]
 ) -> MapVectorizer | None:
-    """What answers ``tf.map_fn`` while the step is traced; None where no edit asks for it.
+    """Vectorizes ``tf.map_fn`` while the step is traced; None where no edit requests it.
 
     Args:
         edits: Of the step.
@@ -259,4 +259,4 @@ def create_reused_iterators(edits: tuple[StepEdit, ...]) -> ReusedIterators | No
 
 
 def _refuse_maps(why: str) -> None:
-    raise EditRefused(why, "one that can be answered at once", "leave it as it is")
+    raise EditRefused(why, "a tf.map_fn that can be vectorized", "keep the tf.map_fn unchanged")

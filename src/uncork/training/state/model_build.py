@@ -1,4 +1,4 @@
-"""Give a model its weights before its first step, the way ``fit`` would."""
+"""Build a model's weights before its first step, as ``fit`` would."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def build_model(model: Any, batch: Any) -> None:
     """
     if not getattr(model, "compiled", False):
         raise WrongUse(
-            f"the model {model.name!r} was never compiled",
+            f"the script does not compile the model {model.name!r}",
             "an optimizer and a loss",
-            'call model.compile(optimizer="adam", loss=...) before',
+            'call model.compile(optimizer="adam", loss=...) before fit',
         )
     if not model.built or any(not layer.built for layer in model._flatten_layers()):
         x, _, _ = keras.utils.unpack_x_y_sample_weight(batch)
@@ -51,9 +51,9 @@ def build_model(model: Any, batch: Any) -> None:
             if _trains_without_call(model, batch):
                 return
             raise WrongUse(
-                f"the model {model.name!r} cannot take a batch of its data: {error}",
+                f"the model {model.name!r} fails on a batch of its data: {error}",
                 "a batch that model(x) accepts",
-                "check the dataset's element_spec against the model's input",
+                "compare the dataset's element_spec with the model's input",
             ) from error
     _build_metrics(model, batch)
     if any(not o.built for o in find_optimizers(model) if o is not model.optimizer):

@@ -1,4 +1,4 @@
-"""Checks of the user's that XLA leaves out of a step, without a word."""
+"""Finds checks of the user's that XLA silently drops from a step."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PASSED_ON: Final = frozenset({"autograph", "framework", "util"})
 
 
 def dropped_checks_refusal(traced: Any) -> str:
-    """What XLA would not do of a traced function, as part of a sentence; ``""`` where it does all.
+    """Which checks of a traced function XLA drops, as part of a sentence; ``""`` for none.
 
     TensorFlow's own functions and Keras's layers check shapes, and nobody misses that. Of a check
     inside a loop or a branch it is not known whose it is: it counts as the user's.
@@ -76,7 +76,7 @@ def _checks(graph: Any) -> list[str]:
 
 def _said(graph: Any) -> str:
     found = _checks(graph)
-    return f"XLA leaves out what it checks with {', '.join(found)}" if found else ""
+    return f"XLA drops the checks of the step: {', '.join(found)}" if found else ""
 
 
 def _of_users(graph: Any) -> Iterator[str]:

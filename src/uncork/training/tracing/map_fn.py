@@ -1,4 +1,4 @@
-"""``tf.map_fn`` answered for all elements at once, only while a step is traced.
+"""Vectorizes ``tf.map_fn``, only while a step is traced.
 
 A graph keeps what ``tf.map_fn`` answered when it was traced. So TensorFlow's own function stands in
 its place again as soon as that is done, and other threads, code that runs op by op and functions of
@@ -22,11 +22,11 @@ from uncork.training.tracing.vectorized_map import NotVectorizedError, call_vect
 
 # What TensorFlow names the functions of datasets.
 _OF_DATASETS: Final = "Dataset"
-_NONE: Final = "it called no tf.map_fn while it was traced"
+_NONE: Final = "the step calls no tf.map_fn"
 
 
 class MapVectorizer:
-    """Calls of ``tf.map_fn`` by one step: which were answered at once, and which were not.
+    """Vectorizes calls of ``tf.map_fn`` by one step, and records which stay loops.
 
     Args:
         on_refusal: Of a model's step: told why, once, if no call was answered at once.
@@ -49,14 +49,14 @@ class MapVectorizer:
 
     @property
     def refusal_reason(self) -> str:
-        """Why no call was answered at once, as part of a sentence; ``""`` where one was.
+        """Why no call was vectorized, as part of a sentence; ``""`` where one was.
 
         And as long as nothing was traced.
         """
         return "" if self.vectorized_count or not self._traced else "; ".join(self._kept) or _NONE
 
     def wrap_function(self, python: Callable[..., Any]) -> Callable[..., Any]:
-        """A Python function whose calls of ``tf.map_fn`` are answered at once when it is traced.
+        """A Python function whose calls of ``tf.map_fn`` are vectorized when it is traced.
 
         Args:
             python: What a ``tf.function`` is made of. TensorFlow converts its branches as before.

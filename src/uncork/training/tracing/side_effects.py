@@ -1,4 +1,4 @@
-"""What the functions of a training do beside computing: each step that is tried does it, too."""
+"""Side effects of training functions, which each trial step repeats."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _GRADIENTS: Final = "gradient_tape/"
 
 
 def find_side_effects() -> tuple[str, ...]:
-    """A sentence where steps that were traced in this process call Python or write; else nothing.
+    """A note where steps that were traced in this process call Python or write; else nothing.
 
     Example:
         >>> import tensorflow as tf
@@ -44,8 +44,8 @@ def find_side_effects() -> tuple[str, ...]:
     if not found:
         return ()
     return (
-        f"steps of the training call {', '.join(found)}: what that prints, counts or writes "
-        "was done in each step that was looked at, more often than a training does it",
+        f"the training steps call {', '.join(found)}. Uncork runs extra steps to measure "
+        "them, so this code prints, counts or writes more often than in a normal training",
     )
 
 

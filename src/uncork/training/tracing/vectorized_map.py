@@ -1,4 +1,4 @@
-"""A call of ``tf.map_fn`` answered by ``tf.vectorized_map``, where that is known to be the same.
+"""Replaces ``tf.map_fn`` by ``tf.vectorized_map`` where the result is known to be the same.
 
 ``tf.map_fn`` runs its function for one element after the other, in a loop of the graph;
 ``tf.vectorized_map`` traces it once, and puts in the place of each op one that does the same for
@@ -33,15 +33,15 @@ _READS: Final = frozenset({"ReadVariableOp", "ResourceGather", "ResourceGatherNd
 _OWN_GRADIENT: Final = "_gradient_op_type"
 # Options that say that it is to be a loop, or may have to be one.
 _TELLING: Final[dict[str, tuple[object, str]]] = {
-    "parallel_iterations": (1, "it asks for one element after the other"),
-    "back_prop": (False, "it asks for no gradient"),
-    "swap_memory": (True, "it is short of memory, and all elements at once take more"),
-    "infer_shape": (False, "its results may differ in shape"),
+    "parallel_iterations": (1, "the call asks for one element after the other"),
+    "back_prop": (False, "the call turns gradients off"),
+    "swap_memory": (True, "the call saves memory, and a vectorized loop needs more"),
+    "infer_shape": (False, "the results may differ in shape"),
 }
 
 
 class NotVectorizedError(Exception):
-    """A call that is left to ``tf.map_fn``, with the reason as part of a sentence."""
+    """A call that stays ``tf.map_fn``, with the reason as part of a sentence."""
 
 
 def call_vectorized_map(
@@ -64,7 +64,7 @@ def call_vectorized_map(
         options: How the loop is to run.
 
     Raises:
-        StaysLoopError: It is not known to be the same.
+        NotVectorizedError: It is not known to be the same.
 
     Example:
         >>> @tf.function
@@ -85,13 +85,13 @@ def call_vectorized_map(
 
 def _stacked(elems: Any) -> Any:
     if isinstance(elems, CompositeTensor) and not isinstance(elems, tf.Variable):
-        raise NotVectorizedError("it runs over ragged or sparse tensors")
+        raise NotVectorizedError("the elements are ragged or sparse tensors")
     try:
         tensor = tf.convert_to_tensor(elems)
     except Exception as error:
-        raise NotVectorizedError("it runs over something that is no tensor") from error
+        raise NotVectorizedError("the elements are not tensors") from error
     if not tensor.shape.rank or tensor.dtype in (tf.variant, tf.resource):
-        raise NotVectorizedError("what it runs over cannot be taken apart")
+        raise NotVectorizedError("the structure of the elements cannot be flattened")
     return tensor
 
 
@@ -114,14 +114,14 @@ class _Call:
         self._traced: Any = None
         self._specs = [_spec(each) for each in tf.nest.flatten(self._structure)]
         if not self._specs:
-            raise NotVectorizedError("its function returns nothing")
+            raise NotVectorizedError("the function returns nothing")
         self._check_lengths()
 
     def examine(self) -> None:
         """Convert it in a graph of its own, and see what the function does.
 
         Raises:
-            StaysLoopError: Something that cannot be converted, or not for certain.
+            NotVectorizedError: Something that cannot be converted, or not for certain.
         """
         with FuncGraph("examined_map").as_default(), _in_silence():
             try:
@@ -140,7 +140,7 @@ class _Call:
         """All elements at once.
 
         Raises:
-            StaysLoopError: It cannot be done here, though it could where it was examined.
+            NotVectorizedError: It cannot be done here, though it could where it was examined.
         """
         try:
             with _in_silence(), tf.control_dependencies(self._checks()):
@@ -180,9 +180,9 @@ class _Call:
     def _check_lengths(self) -> None:
         lengths = {each.shape[0] for each in tf.nest.flatten(self._elems)} - {None}
         if len(lengths) > 1:
-            raise NotVectorizedError("it runs over tensors of different lengths")
+            raise NotVectorizedError("the element tensors have different lengths")
         if lengths & {0, 1}:
-            raise NotVectorizedError("there are no two elements")
+            raise NotVectorizedError("there are fewer than two elements")
 
     def _checks(self) -> list[Any]:
         """``tf.vectorized_map`` would repeat a single element; ``tf.map_fn`` raises an error."""
@@ -196,10 +196,10 @@ def _spec(signature: Any) -> tf.TensorSpec:
     if isinstance(signature, tf.TensorSpec):
         return signature
     if isinstance(signature, tf.TypeSpec):
-        raise NotVectorizedError("its function returns ragged or sparse tensors")
+        raise NotVectorizedError("the function returns ragged or sparse tensors")
     with suppress(TypeError):
         return tf.TensorSpec(None, getattr(signature, "dtype", None) or tf.as_dtype(signature))
-    raise NotVectorizedError("what its function returns is not known")
+    raise NotVectorizedError("the result type of the function is unknown")
 
 
 def _placeholder(tensor: Any) -> Any:
@@ -208,30 +208,30 @@ def _placeholder(tensor: Any) -> Any:
 
 def _dense(leaf: Any, spec: tf.TensorSpec) -> Any:
     if isinstance(leaf, CompositeTensor) and not isinstance(leaf, tf.Variable):
-        raise NotVectorizedError("its function returns ragged or sparse tensors")
+        raise NotVectorizedError("the function returns ragged or sparse tensors")
     tensor = tf.convert_to_tensor(leaf, dtype_hint=spec.dtype)
     if tensor.dtype != spec.dtype:
-        raise NotVectorizedError(f"its function returns {tensor.dtype.name}, not {spec.dtype.name}")
+        raise NotVectorizedError(f"the function returns {tensor.dtype.name}, not {spec.dtype.name}")
     if not tensor.shape.is_compatible_with(spec.shape):
-        raise NotVectorizedError(f"its function returns {tensor.shape}, not {spec.shape}")
+        raise NotVectorizedError(f"the function returns shape {tensor.shape}, not {spec.shape}")
     return tensor
 
 
 def _why_not(op: Any) -> str:
     kind = op.type
     if kind in _CONTROL:
-        return "its function has loops or branches of its own"
+        return "the function contains loops or branches"
     if kind in _CALLS:
-        return "its function calls one that is traced by itself"
+        return "the function calls another tf.function"
     if op.op_def is not None and op.op_def.is_stateful and kind not in _READS:
-        return f"its function draws, writes or checks something ({kind})"
+        return f"the function uses random numbers, writes or checks something ({kind})"
     if _OWN_GRADIENT in op.node_def.attr:
-        return "its function has a gradient of its own"
+        return "the function has a custom gradient"
     return ""
 
 
 def _in_short(error: Exception) -> str:
-    return f"it cannot be converted: {describe_error(error)}"
+    return f"TensorFlow cannot convert the function: {describe_error(error)}"
 
 
 @contextmanager

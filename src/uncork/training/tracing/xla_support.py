@@ -1,4 +1,4 @@
-"""What XLA does not compile: layers that say so beforehand, ops that turn out when it is tried."""
+"""What XLA cannot compile: layers that declare it, and ops whose compilation fails."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CALL: Final = re.compile(r'^\s*File "(.+)", line (\d+), in ', re.MULTILINE)
 
 
 def xla_refusal(model: Any, excluded_layers: Collection[Any] = ()) -> str | None:
-    """What makes Keras go on without XLA, with no more than a warning; None where nothing does.
+    """Why Keras would silently run a model without XLA; None where it would not.
 
     One layer is enough: all of the model then runs as before.
 
@@ -36,12 +36,12 @@ def xla_refusal(model: Any, excluded_layers: Collection[Any] = ()) -> str | None
         >>> layers = keras.layers
         >>> turned = [keras.Input((8, 8, 3)), layers.RandomRotation(0.1, name="turn")]
         >>> xla_refusal(keras.Sequential(turned))
-        "XLA compiles no RandomRotation ('turn'), and Keras then compiles nothing of the model"
+        "XLA cannot compile RandomRotation ('turn'), and Keras then compiles no part of the model"
         >>> xla_refusal(keras.Sequential([keras.Input((8,)), layers.Dense(1)])) is None
         True
     """
     if is_op_determinism_enabled():
-        return "op determinism is on, and Keras leaves XLA off then"
+        return "op determinism is enabled, and Keras then disables XLA"
     vetoes = [layer for layer in model._flatten_layers() if not layer.supports_jit]
     # A model that holds such a layer says the same of itself.
     alone = [layer for layer in vetoes if not getattr(layer, "layers", None)] or vetoes
@@ -51,11 +51,13 @@ def xla_refusal(model: Any, excluded_layers: Collection[Any] = ()) -> str | None
         return None
     named = [f"{type(layer).__name__} ('{layer.name}')" for layer in alone[:_NAMED]]
     more = f" and {len(alone) - _NAMED} more" if len(alone) > _NAMED else ""
-    return f"XLA compiles no {', '.join(named)}{more}, and Keras then compiles nothing of the model"
+    return (
+        f"XLA cannot compile {', '.join(named)}{more}, and Keras then compiles no part of the model"
+    )
 
 
 def missing_kernel_reason(error: Exception) -> str | None:
-    """What an error of a compiled function says of ops; None where it says nothing of them.
+    """Which op has no XLA kernel according to an error; None if the error names no op.
 
     Example:
         >>> import tensorflow as tf
@@ -76,7 +78,7 @@ def missing_kernel_reason(error: Exception) -> str | None:
     text = _TEXT.search(str(error))
     what = f"has no kernel for {', '.join(missing[:_NAMED])}"
     if text is not None:
-        what = f"takes no text, which the argument {text[1]!r} is"
+        what = f"does not support strings, and the argument {text[1]!r} is a string"
     return f"XLA {what}" + (f" ({users[-1]})" if users else "")
 
 

@@ -1,4 +1,4 @@
-"""The last maps of the input pipeline done by the training step, where its data has arrived.
+"""Moves the last maps of the input pipeline into the training step, onto its device.
 
 What is sent to the device is what the map takes, not what it makes: bytes instead of floats. The
 pipeline marks its batches; in the graph of the training step each is made, on the step's device,
@@ -61,7 +61,7 @@ class MapInStep:
             raise EditRefused(
                 "the model runs eagerly, or under a tf.distribute strategy",
                 "a compiled step on one device",
-                "leave the map in the input pipeline",
+                "keep the map in the input pipeline",
             )
         self._model, self._expects, self._keeps = model, edit.expected_digest, has_constant_arrays
         self._map: TrailingMaps | None = None
@@ -110,9 +110,9 @@ class MapInStep:
     def _of_pipeline(self, feed: Feed) -> TrailingMaps:
         if feed.dataset is None or feed.class_weight is not None:
             raise EditRefused(
-                "the data is neither arrays nor a tf.data pipeline, or weighted by class",
-                "data whose batches reach the training step as they are",
-                "leave the map in the input pipeline",
+                "the data is neither arrays nor a tf.data pipeline, or class_weight is set",
+                "data whose batches reach the training step unchanged",
+                "keep the map in the input pipeline",
             )
         self._map = self._found(read_pipeline(feed.dataset))
         self.load_device_data()
@@ -140,15 +140,14 @@ class MapInStep:
         )
         if left is not None and found.resident_bytes > left:
             raise EditRefused(
-                f"the arrays take {found.resident_bytes / 1e9:.1f} GB, and the device that trains "
-                "has "
-                f"{left / 1e9:.1f} GB left",
-                "room for them",
+                f"the arrays take {found.resident_bytes / 1e9:.1f} GB, and the training "
+                f"device has {left / 1e9:.1f} GB free",
+                "enough free device memory for the arrays",
                 "run 'uncork tune' again to make a plan for this device",
             )
 
     def load_device_data(self) -> None:
-        """Put what the step gathers from on its device; nothing as long as no data was seen.
+        """Copy the rows that the step gathers to its device, once the data is known.
 
         Raises:
             EditRefused: There is no room.
@@ -160,13 +159,14 @@ class MapInStep:
         except tf.errors.ResourceExhaustedError:
             self._map.release_rows()
             raise EditRefused(
-                f"the device that trains has no room for {self._map.resident_bytes / 1e9:.1f} GB",
-                "room for the arrays, beside the model",
+                "the training device has less than "
+                f"{self._map.resident_bytes / 1e9:.1f} GB of free memory",
+                "enough free device memory for the arrays and the model",
                 "run 'uncork tune' again to make a plan for this device",
             ) from None
 
     def release_memory(self) -> None:
-        """Give that memory back, until the next time."""
+        """Release that memory until the next use."""
         for each in (self._traced, self._map):
             if each is not None:
                 each.release_rows()
@@ -219,7 +219,7 @@ def array_reads_in_step(feed: Feed, model: Any) -> StepOffload | None:
 def create_map_in_step(
     model: Any, edits: tuple[StepEdit, ...], *, has_constant_arrays: bool = False
 ) -> MapInStep | None:
-    """What does the last maps of a model's data in its step; None where no edit asks for it.
+    """The step that runs the last maps of its data; None where no edit requests it.
 
     Args:
         model: The user's.
@@ -232,8 +232,8 @@ def create_map_in_step(
     edit = find_map_on_device(edits)
     if edit is not None and any(isinstance(other, LayersInInput) for other in edits):
         raise EditRefused(
-            "the first layers of the model are run behind the last map, in the pipeline",
-            "a map whose batches go to the step",
-            "leave the map in the input pipeline",
+            "the input pipeline runs the first layers of the model after the last map",
+            "a map whose batches go directly to the step",
+            "keep the map in the input pipeline",
         )
     return MapInStep(model, edit, has_constant_arrays=has_constant_arrays) if edit else None

@@ -1,4 +1,4 @@
-"""A Keras model that runs eagerly: may its step be a graph, and is it still the one that was made?
+"""Runs the step of an eager Keras model as a graph, as long as both do the same.
 
 A compiled ``fit`` does in each step what it did when it was traced. Layers, losses, metrics and a
 ``train_step`` of the user's own may do more in Python, and read what callbacks change between two
@@ -34,7 +34,7 @@ def create_guards(model: Any) -> StateGuards:
 
 
 def check_traceable(model: Any, run_steps: Callable[[], object]) -> tuple[str, str]:
-    """Watch some steps of a model that runs eagerly.
+    """Observe some steps of a model that runs eagerly.
 
     Args:
         model: Built and compiled.
@@ -113,7 +113,7 @@ class _Training:
         except (tf.errors.OpError, StopIteration):
             raise  # the step's own, or the end of the data
         except Exception as error:  # nothing was run: no batch was taken
-            self._refuse(f"tracing it fails: {describe_error(error)}")
+            self._refuse(f"tracing the step fails: {describe_error(error)}")
         return self.eagerly(iterator)
 
     def _watched(self, iterator: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The first layers of a model run by the input pipeline, beside the training step, not in it.
+"""Runs the first layers of a model in the input pipeline instead of the training step.
 
 Text is cut up and looked up, images are turned and cropped, numbers scaled: ops of the batch alone,
 often without kernels for an accelerator, and each waited for inside the step. The pipeline gives
@@ -47,7 +47,7 @@ class PreprocessedBatch(NamedTuple):
 
 
 def find_preprocessing_layers(model: Any) -> tuple[Any, ...]:
-    """The layers that a model begins with and that learn nothing, one after the other.
+    """The leading layers of a model that have nothing to train, in their order.
 
     Args:
         model: Built. One with a ``call`` or a ``train_step`` of its own, or with several inputs,
@@ -66,7 +66,7 @@ def find_preprocessing_layers(model: Any) -> tuple[Any, ...]:
 
 
 def has_random_layers(layers: tuple[Any, ...]) -> bool:
-    """Whether some of these layers draw random numbers."""
+    """Whether some of these layers use random numbers."""
     return any(each._seed_generators for layer in layers for each in layer._flatten_layers())
 
 
@@ -97,9 +97,9 @@ class LayersInPipeline:
             or model._distribute_strategy is not None
         ):
             raise EditRefused(
-                f"the model begins with {', '.join(found) or 'a layer that learns'}",
-                f"a compiled model that begins with {', '.join(edit.layer_names)}",
-                "run 'uncork tune' again to make a plan for this one",
+                f"the model starts with {', '.join(found) or 'a trainable layer'}",
+                f"a compiled model that starts with {', '.join(edit.layer_names)}",
+                "run 'uncork tune' again to make a plan for this model",
             )
         self.layers = [layer for layer, _ in chain[: len(edit.layer_names)]]
         self._at = chain[len(found) - 1][1]
@@ -117,9 +117,9 @@ class LayersInPipeline:
             )
         if feed.dataset is None or feed.class_weight is not None:
             raise EditRefused(
-                "the data is neither arrays nor a tf.data pipeline, or weighted by class",
-                "data whose batches reach the training step as they are",
-                "leave the layers in the model",
+                "the data is neither arrays nor a tf.data pipeline, or class_weight is set",
+                "data whose batches reach the training step unchanged",
+                "keep the layers in the model",
             )
         if feed.resident_batch_count:
             held = [self._begun(*batch) for batch in feed.dataset.take(feed.resident_batch_count)]
@@ -136,7 +136,9 @@ class LayersInPipeline:
         spec = dataset.element_spec
         if not (isinstance(spec, tuple) and len(spec) in (2, 3)) or tf.nest.is_nested(spec[0]):
             raise EditRefused(
-                f"the data gives {spec}", "pairs of one input and targets", "leave it as it is"
+                f"the elements of the data are {spec}",
+                "pairs of one input and its targets",
+                "keep the layers in the model",
             )
         calls = None if self._draws else tf.data.AUTOTUNE
         begun = dataset.map(self._begun, num_parallel_calls=calls)
@@ -155,7 +157,7 @@ class LayersInPipeline:
             raise EditRefused(
                 f"the first layers {what}",
                 "layers that depend on the batch alone",
-                "leave them in the model",
+                "keep the layers in the model",
             )
 
     @contextmanager
@@ -241,7 +243,7 @@ def _run_from(graph: Any, values: dict[int, Any], training: Any) -> Any:
 
 
 def create_layers_in_pipeline(model: Any, edits: tuple[StepEdit, ...]) -> LayersInPipeline | None:
-    """What runs the model's first layers in its data; None where no edit asks for it.
+    """Runs the model's first layers in its input pipeline; None where no edit requests it.
 
     Raises:
         EditRefused: The model does not begin with them.

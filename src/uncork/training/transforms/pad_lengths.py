@@ -1,4 +1,4 @@
-"""Batches filled up to few lengths before the training step gets them, so that XLA compiles few.
+"""Pads batches to few different lengths, so that XLA compiles few shapes.
 
 Rows of a batch are filled up to the longest of them already, and a model that masks what is filled
 up does not see how much there is of it. What fills them is what the script's own ``padded_batch``
@@ -21,7 +21,7 @@ from uncork.core.evidence.batches import VaryingAxis
 from uncork.pipeline.ir.tree import Pipeline
 from uncork.training.input.feed import Feed
 
-_LEAVE: Final = "leave the batches as they are"
+_LEAVE: Final = "keep the batches unchanged"
 # Above a batch: what hands it on as it is.
 _HANDING_ON: Final = {
     "assert_cardinality", "cache", "filter", "model", "options", "padded_batch", "prefetch",
@@ -50,7 +50,7 @@ class PaddedFeed:
         self._model, self._edit = model, edit
 
     def training_feed(self, feed: Feed) -> Feed:
-        """The same data, each batch filled up.
+        """The same data with padded batches.
 
         Batches that were recorded for a replay are as the step is to be given them.
 
@@ -65,22 +65,22 @@ class PaddedFeed:
         if feed.is_recorded:
             return feed
         if feed.dataset is None:
-            raise EditRefused("the data is no tf.data pipeline", "one", _LEAVE)
+            raise EditRefused("the data is not a tf.data pipeline", "one", _LEAVE)
         self._check(feed.dataset.element_spec)
         return feed.with_dataset(feed.dataset.map(_as_one(self._filled, feed.dataset)))
 
     def validation_feed(self, feed: Feed) -> Feed:
-        """Likewise, of what is validated on; as it is where the edit leaves that alone."""
+        """The validation data with padded batches, or unchanged if the edit excludes validation."""
         if not self._edit.has_validation:
             return feed
         try:
             return self.training_feed(feed)
         except EditRefused as why:
-            received = f"of what is validated on: {why.received}"
+            received = f"in the validation data: {why.received}"
             raise EditRefused(received, why.expected, why.remedy) from None
 
     def batch_pairs(self, feed: Feed) -> Any:
-        """A dataset of pairs: each batch filled up, and as it is."""
+        """A dataset of pairs: each batch padded and unpadded."""
         dataset = feed.batches_dataset(self._model)
         filled, given = (_as_one(way, dataset) for way in (self._filled, lambda batch: batch))
         return dataset.map(lambda *batch: (filled(*batch), given(*batch)))
@@ -99,14 +99,14 @@ class PaddedFeed:
             part = parts[each.tensor_index] if each.tensor_index < len(parts) else None
             if not _is_open(part, each.axis):
                 raise EditRefused(
-                    f"axis {each.axis} of tensor {each.tensor_index} of a batch, which is {part}",
-                    "an axis of no fixed length",
+                    f"axis {each.axis} of tensor {each.tensor_index} of a batch is {part}",
+                    "an axis of variable length",
                     "run 'uncork tune' again to make a plan for this data",
                 )
 
 
 def find_padding_values(pipeline: Pipeline | None) -> tuple[float, ...]:
-    """What each tensor of a batch is filled up with; none where that is not for us to do.
+    """The padding value of each tensor of a batch; none where Uncork must not pad.
 
     Args:
         pipeline: Of the training; None where it is fed by something else.
@@ -139,7 +139,7 @@ def find_padding_values(pipeline: Pipeline | None) -> tuple[float, ...]:
 
 
 def has_same_padding(first: Pipeline | None, second: Pipeline | None) -> bool:
-    """Both give batches of the same parts, but for their lengths, filled up with the same.
+    """Whether two pipelines pad batches of the same structure with the same values.
 
     Example:
         >>> from uncork.pipeline.ir.tree import read_pipeline
@@ -178,7 +178,7 @@ def _number(value: Any) -> float | None:
 
 
 def create_padded_feed(model: Any, edits: tuple[StepEdit, ...]) -> PaddedFeed | None:
-    """What fills a model's batches up; None where no edit asks for it.
+    """Pads a model's batches; None where no edit requests it.
 
     Raises:
         EditRefused: It cannot be done for this model, or beside another edit.
@@ -188,8 +188,8 @@ def create_padded_feed(model: Any, edits: tuple[StepEdit, ...]) -> PaddedFeed | 
         return None
     if any(isinstance(e, LayersInInput | MapOnDevice) for e in edits):
         raise EditRefused(
-            "parts of the input pipeline and of the step have changed places",
-            "batches that reach the training step as they are",
+            "a part of the step runs in the input pipeline, or a part of the pipeline in the step",
+            "batches that reach the training step unchanged",
             _LEAVE,
         )
     return PaddedFeed(model, edit)

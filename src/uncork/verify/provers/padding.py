@@ -38,7 +38,7 @@ from uncork.verify.provers.fit_step import StepProver
 
 # Batches that are looked at, and of these compared at most: XLA compiles the step for each of their
 # shapes.
-_RECORDED: Final = {"most": 64, "max_bytes": 256 << 20}
+_RECORDED: Final = {"max_batches": 64, "max_bytes": 256 << 20}
 _COMPARED: Final = 8
 _STEPS: Final = 8
 # Relative and absolute. Of tokens Keras's metrics weigh what a batch tells by all its positions,
