@@ -12,24 +12,16 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from uncork.core.base.machine import Machine
+from uncork.core.base.record import replace
 from uncork.core.costmodel.validation_time import (
     MIN_VALIDATION_SHARE,
     epoch_and_validation_s,
     epoch_gain,
     validation_as_training,
 )
-from uncork.core.documents.diagnosis import WorkloadDiagnosis
-from uncork.core.documents.plan import Policy
 from uncork.core.edits.edit import ValidationInput
 from uncork.core.edits.pipeline import PipelineEdit
-from uncork.optimizations.base.proposal import (
-    MIN_PREDICTED_SPEEDUP,
-    Optimization,
-    Proposal,
-    Skipped,
-    low_gain_refusal,
-)
+from uncork.optimizations.base.proposal import Context, Optimization, Proposal, Skipped
 from uncork.optimizations.input_caching.cache import CacheOptimization
 from uncork.optimizations.input_parallelism.parallelize_prefix import ParallelizePrefixOptimization
 from uncork.optimizations.input_parallelism.prefetch import PrefetchOptimization
@@ -44,6 +36,19 @@ _WAYS: Final[tuple[Optimization, ...]] = (
 )
 
 
+def _refusal(context: Context) -> str:
+    if context.is_loop:
+        return "a loop of your own validates by itself"
+    if context.diagnosis.validation is None:
+        return (
+            "nothing is validated, or from data that has no end or that Python makes, or "
+            "under a tf.distribute strategy, or in a process that goes on"
+        )
+    if context.workload.validation_steps:
+        return "validation_steps is given: a cache would never see all of its data"
+    return ""
+
+
 @final
 class ValidationInputOptimization(Optimization):
     """The best exact edit of the validation's pipeline."""
@@ -51,52 +56,33 @@ class ValidationInputOptimization(Optimization):
     name = "validation_input"
     stage = "input"
     guarantee = "exact"
+    preconditions = (_refusal,)
 
-    def propose(
-        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
-    ) -> Proposal | Skipped:
+    def _propose(self, context: Context) -> Proposal | Skipped:
         """Edits of one way, with the gain of an epoch and its validation."""
-        missing = _nothing_to_feed(diagnosis)
-        validating = validation_as_training(diagnosis)
-        if missing or validating is None:
-            return missing or _unknown(diagnosis)
-        answers = [way.propose(validating, machine, policy) for way in _WAYS]
+        validating = validation_as_training(context.diagnosis)
+        if validating is None:
+            return _unknown(context)
+        answers = [way.propose(replace(context, diagnosis=validating)) for way in _WAYS]
         ways = [answer for answer in answers if isinstance(answer, Proposal) and answer.predicted]
         if not ways:
             return next(answer for answer in answers if isinstance(answer, Skipped))
         best = max(ways, key=lambda way: round(way.predicted or 1.0, 2))
-        predicted = epoch_gain(diagnosis, best.predicted or 1.0)
-        if predicted < MIN_PREDICTED_SPEEDUP:
-            return low_gain_refusal(predicted)
         edits = tuple(edit for edit in best.edits if isinstance(edit, PipelineEdit))
         return Proposal(
             edits=(
                 ValidationInput(edits=edits, expected_digest=validating.workload.pipeline_digest),
             ),
-            predicted=predicted,
+            predicted=epoch_gain(context.diagnosis, best.predicted or 1.0),
             at=best.at,
             rationale=f"of the validation data {best.rationale}",
             source_edit=best.source_edit,
         )
 
 
-def _nothing_to_feed(diagnosis: WorkloadDiagnosis) -> Skipped | None:
-    found, workload = diagnosis.validation, diagnosis.workload
-    if workload.kind == "custom_loop":
-        return Skipped(reason="a loop of your own validates by itself")
-    if found is None:
-        return Skipped(
-            reason="nothing is validated, or from data that has no end or that Python makes, or "
-            "under a tf.distribute strategy, or in a process that goes on"
-        )
-    if workload.validation_steps:
-        return Skipped(reason="validation_steps is given: a cache would never see all of its data")
-    return None
-
-
-def _unknown(diagnosis: WorkloadDiagnosis) -> Skipped:
+def _unknown(context: Context) -> Skipped:
     """Why nobody looked at what feeds it."""
-    epoch_s, validating_s = epoch_and_validation_s(diagnosis)
+    epoch_s, validating_s = epoch_and_validation_s(context.diagnosis)
     if not epoch_s:
         return Skipped(reason="what validating takes of an epoch of unknown length is not known")
     share = validating_s / (epoch_s + validating_s)

@@ -11,14 +11,11 @@ from __future__ import annotations
 
 from typing import final
 
-from uncork.core.base.machine import Machine
-from uncork.core.documents.diagnosis import WorkloadDiagnosis
-from uncork.core.documents.plan import Policy
 from uncork.core.documents.workload import Workload
 from uncork.core.edits.step import MicroBatches, StepEdit
 from uncork.core.evidence.batches import MemoryOverflow
 from uncork.optimizations.base.preconditions import step_edit_refusal
-from uncork.optimizations.base.proposal import Optimization, Proposal, Skipped
+from uncork.optimizations.base.proposal import Context, Optimization, Proposal, Skipped
 
 
 @final
@@ -29,19 +26,16 @@ class MicroBatchesOptimization(Optimization):
     stage = "batch"
     guarantee = "rounding"
     fallback_guarantee = "resampled"
+    preconditions = (step_edit_refusal,)
 
-    def propose(
-        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
-    ) -> Proposal | Skipped:
+    def _propose(self, context: Context) -> Proposal | Skipped:
         """Only where the training does not fit into memory otherwise."""
-        forbidden = step_edit_refusal(diagnosis)
-        if forbidden:
-            return forbidden
-        if diagnosis.memory_overflow is None:
+        overflow = context.diagnosis.memory_overflow
+        if overflow is None:
             return Skipped(reason="the training fits into memory as it is")
-        if diagnosis.memory_overflow.segments:
+        if overflow.segments:
             return Skipped(reason="in parts it is not the same training, or does not fit either")
-        return self.propose_for(diagnosis.memory_overflow, diagnosis.workload)
+        return self.propose_for(overflow, context.workload)
 
     @staticmethod
     def propose_for(memory_overflow: MemoryOverflow, workload: Workload) -> Proposal:
@@ -54,13 +48,12 @@ class MicroBatchesOptimization(Optimization):
             at=workload.at,
             rationale=(
                 f"as written it runs out of memory ({memory_overflow.error_message}); in "
-                f"{memory_overflow.parts} parts{rows} "
-                f"it took {memory_overflow.peak_bytes / 1e9:.2g} GB at most"
+                f"{memory_overflow.parts} parts{rows} it took "
+                f"{memory_overflow.peak_bytes / 1e9:.2g} GB at most"
             ),
             source_edit=(
                 f"gradient_accumulation_steps={memory_overflow.parts}, batch_size={size or '...'} "
-                " "
-                "# a schedule goes as many times as fast"
+                " # a schedule goes as many times as fast"
             ),
         )
 

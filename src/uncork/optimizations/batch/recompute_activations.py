@@ -11,14 +11,11 @@ from __future__ import annotations
 
 from typing import final
 
-from uncork.core.base.machine import Machine
-from uncork.core.documents.diagnosis import WorkloadDiagnosis
-from uncork.core.documents.plan import Policy
 from uncork.core.documents.workload import Workload
 from uncork.core.edits.step import RecomputeActivations, StepEdit
 from uncork.core.evidence.batches import MemoryOverflow
 from uncork.optimizations.base.preconditions import step_edit_refusal
-from uncork.optimizations.base.proposal import Optimization, Proposal, Skipped
+from uncork.optimizations.base.proposal import Context, Optimization, Proposal, Skipped
 
 
 @final
@@ -29,20 +26,18 @@ class RecomputeActivationsOptimization(Optimization):
     stage = "batch"
     guarantee = "exact"
     fallback_guarantee = "rounding"
+    preconditions = (step_edit_refusal,)
 
-    def propose(
-        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
-    ) -> Proposal | Skipped:
+    def _propose(self, context: Context) -> Proposal | Skipped:
         """Only where the training fits into memory in no cheaper way."""
-        forbidden = step_edit_refusal(diagnosis)
-        if forbidden:
-            return forbidden
-        found = diagnosis.memory_overflow
-        if found is None:
+        overflow = context.diagnosis.memory_overflow
+        if overflow is None:
             return Skipped(reason="the training fits into memory as it is")
-        if not found.segments:
-            return Skipped(reason=f"it fits into memory {found.description}, which costs less time")
-        return self.propose_for(found, diagnosis.workload)
+        if not overflow.segments:
+            return Skipped(
+                reason=f"it fits into memory {overflow.description}, which costs less time"
+            )
+        return self.propose_for(overflow, context.workload)
 
     @staticmethod
     def propose_for(memory_overflow: MemoryOverflow, workload: Workload) -> Proposal:

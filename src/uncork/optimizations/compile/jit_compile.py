@@ -11,16 +11,14 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from uncork.core.base.machine import Machine
-from uncork.core.documents.diagnosis import WorkloadDiagnosis
-from uncork.core.documents.plan import Policy
 from uncork.core.edits.step import JitCompile
-from uncork.optimizations.base.preconditions import function_edit_refusal, step_edit_refusal
+from uncork.optimizations.base.preconditions import any_step_refusal
 from uncork.optimizations.base.proposal import (
-    MIN_PREDICTED_SPEEDUP,
+    Context,
     Optimization,
     Proposal,
     Skipped,
+    is_worth_trying,
     low_gain_refusal,
 )
 
@@ -40,20 +38,15 @@ class JitCompileOptimization(Optimization):
     name = "jit_compile"
     stage = "compile"
     guarantee = "rounding"
+    preconditions = (any_step_refusal,)
 
-    def propose(
-        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
-    ) -> Proposal | Skipped:
+    def _propose(self, context: Context) -> Proposal | Skipped:
         """XLA, where the kernels take a good part of the step."""
-        work = diagnosis.workload
-        in_loop = work.kind == "custom_loop"
-        forbidden = function_edit_refusal(diagnosis) if in_loop else step_edit_refusal(diagnosis)
-        if forbidden:
-            return forbidden
+        work = context.workload
         if work.jit_compile:
             return Skipped(reason="compiled with XLA already")
-        possible = diagnosis.speedup_with_faster_step(_AT_BEST)
-        if possible < MIN_PREDICTED_SPEEDUP:
+        possible = context.diagnosis.speedup_with_faster_step(_AT_BEST)
+        if not is_worth_trying(possible):
             return low_gain_refusal(possible)
         return Proposal(
             edits=(JitCompile(code_digest=work.step_code_digest),),

@@ -10,17 +10,15 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from uncork.core.base.machine import Machine
-from uncork.core.documents.diagnosis import WorkloadDiagnosis
-from uncork.core.documents.plan import Policy
-from uncork.core.documents.workload import Workload
 from uncork.core.edits.edit import KerasBackend
 from uncork.optimizations.base.preconditions import step_edit_refusal
 from uncork.optimizations.base.proposal import (
-    MIN_PREDICTED_SPEEDUP,
+    Context,
     Optimization,
     Proposal,
     Skipped,
+    first_holding,
+    is_worth_trying,
     low_gain_refusal,
 )
 
@@ -31,44 +29,8 @@ _AT_BEST: Final = 4.0
 _LONGEST: Final = 0.12
 
 
-@final
-class KerasBackendOptimization(Optimization):
-    """Start the script with ``KERAS_BACKEND=jax``."""
-
-    name = "keras_backend"
-    stage = "compile"
-    guarantee = "resampled"
-    needs_own_process = True
-
-    def propose(
-        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
-    ) -> Proposal | Skipped:
-        """Where JAX is there already, and Keras drives."""
-        work = diagnosis.workload
-        forbidden = step_edit_refusal(diagnosis) or _forbidden(work, machine)
-        if forbidden:
-            return forbidden
-        if diagnosis.memory_overflow is not None:
-            how = diagnosis.memory_overflow.description
-            return Skipped(reason=f"there is no memory for it but {how}, of TensorFlow's step")
-        if diagnosis.step_s > _LONGEST:
-            slow = (
-                f"a step takes {diagnosis.step_s * 1e3:.0f} ms, and hundreds of them are compared"
-            )
-            return Skipped(reason=slow)
-        possible = diagnosis.speedup_with_faster_resident_step(_AT_BEST)
-        if possible < MIN_PREDICTED_SPEEDUP:
-            return low_gain_refusal(possible)
-        return Proposal(
-            edits=(KerasBackend(backend="jax", backend_version=machine.jax),),
-            predicted=None,
-            at=work.at,
-            rationale="Keras's jax backend compiles the whole step",
-            source_edit='os.environ["KERAS_BACKEND"] = "jax"  # before Keras is imported',
-        )
-
-
-def _forbidden(work: Workload, machine: Machine) -> Skipped | None:
+def _refusal(context: Context) -> str:
+    work, machine = context.workload, context.machine
     model, hooks = work.model, ", ".join(work.batch_callbacks)
     reasons = {
         "no JAX is installed beside TensorFlow: pip install jax, to try it": not machine.jax,
@@ -80,4 +42,36 @@ def _forbidden(work: Workload, machine: Machine) -> Skipped | None:
         "compiled with XLA already": work.jit_compile,
         "the size of a batch is not known": work.batch_size is None,
     }
-    return next((Skipped(reason=reason) for reason, holds in reasons.items() if holds), None)
+    return first_holding(reasons)
+
+
+@final
+class KerasBackendOptimization(Optimization):
+    """Start the script with ``KERAS_BACKEND=jax``."""
+
+    name = "keras_backend"
+    stage = "compile"
+    guarantee = "resampled"
+    needs_own_process = True
+    preconditions = (step_edit_refusal, _refusal)
+
+    def _propose(self, context: Context) -> Proposal | Skipped:
+        """Where JAX is there already, and Keras drives."""
+        if context.diagnosis.memory_overflow is not None:
+            how = context.diagnosis.memory_overflow.description
+            return Skipped(reason=f"there is no memory for it but {how}, of TensorFlow's step")
+        if context.diagnosis.step_s > _LONGEST:
+            step_ms = context.diagnosis.step_s * 1e3
+            return Skipped(
+                reason=f"a step takes {step_ms:.0f} ms, and hundreds of them are compared"
+            )
+        possible = context.diagnosis.speedup_with_faster_resident_step(_AT_BEST)
+        if not is_worth_trying(possible):
+            return low_gain_refusal(possible)
+        return Proposal(
+            edits=(KerasBackend(backend="jax", backend_version=context.machine.jax),),
+            predicted=None,
+            at=context.workload.at,
+            rationale="Keras's jax backend compiles the whole step",
+            source_edit='os.environ["KERAS_BACKEND"] = "jax"  # before Keras is imported',
+        )

@@ -13,24 +13,38 @@ from __future__ import annotations
 
 from typing import final
 
-from uncork.core.base.machine import Machine
 from uncork.core.costmodel.compile_time import estimate_compile_time
-from uncork.core.documents.diagnosis import WorkloadDiagnosis
-from uncork.core.documents.plan import Policy
 from uncork.core.edits.step import PadArguments, PaddingEdit, PadLengths
 from uncork.core.evidence.batches import VaryingShapes
-from uncork.optimizations.base.preconditions import (
-    function_edit_refusal,
-    pipeline_refusal,
-    step_edit_refusal,
-)
-from uncork.optimizations.base.proposal import (
-    MIN_PREDICTED_SPEEDUP,
-    Optimization,
-    Proposal,
-    Skipped,
-    low_gain_refusal,
-)
+from uncork.optimizations.base.preconditions import any_step_refusal, pipeline_refusal
+from uncork.optimizations.base.proposal import Context, Optimization, Proposal, Skipped
+
+
+def _xla_refusal(context: Context) -> str:
+    if context.workload.jit_compile:
+        return ""
+    return "XLA is off, and TensorFlow compiles nothing for a new length"
+
+
+def _data_refusal(context: Context) -> str:
+    return "" if context.is_loop else pipeline_refusal(context)
+
+
+def _shape_refusal(context: Context) -> str:
+    shapes = context.diagnosis.varying_shapes
+    if shapes is None:
+        return "all batches have one shape"
+    if not shapes.padded_shapes:
+        return (
+            "what differs is no length, or nobody knows what rows are filled up with, or "
+            "they are filled up already"
+        )
+    if not context.workload.steps_per_epoch:
+        return (
+            "nobody knows of how many steps the training is: "
+            ".apply(tf.data.experimental.assert_cardinality(n)) tells it"
+        )
+    return ""
 
 
 @final
@@ -40,73 +54,42 @@ class PadLengthsOptimization(Optimization):
     name = "pad_lengths"
     stage = "compile"
     guarantee = "rounding"
+    preconditions = (_xla_refusal, any_step_refusal, _data_refusal, _shape_refusal)
 
-    def propose(
-        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
-    ) -> Proposal | Skipped:
+    def _propose(self, context: Context) -> Proposal | Skipped:
         """Of the multiples that were looked at, the one that promises most."""
-        del machine, policy
-        work, new = diagnosis.workload, diagnosis.varying_shapes
-        forbidden = _forbidden(diagnosis)
-        if forbidden or new is None:
-            return forbidden or Skipped(reason="all batches have one shape")
-        gains = {
-            each: _gain(diagnosis, each.multiple, each.size_ratio) for each in new.padded_shapes
-        }
+        work, new = context.workload, context.diagnosis.varying_shapes
+        assert new is not None
+        gains = {each: _gain(context, each.multiple, each.size_ratio) for each in new.padded_shapes}
         best = max(gains, key=lambda each: (gains[each], -each.multiple))
-        if gains[best] < MIN_PREDICTED_SPEEDUP:
-            return low_gain_refusal(gains[best])
         return Proposal(
-            edits=(_edit(diagnosis, best.multiple, new),),
+            edits=(_edit(context, best.multiple, new),),
             predicted=gains[best],
             at=work.step_setup_at or work.at,
             rationale=(
                 f"{best.shape_count} shapes are compiled where {new.shape_count} were seen, of "
-                "batches "
-                f"{best.size_ratio:.2f}x as large"
+                f"batches {best.size_ratio:.2f}x as large"
             ),
-            source_edit=_source_edit(diagnosis, best.multiple, new),
+            source_edit=_source_edit(context, best.multiple, new),
         )
 
 
-def _edit(diagnosis: WorkloadDiagnosis, multiple: int, new: VaryingShapes) -> PaddingEdit:
-    if diagnosis.workload.kind == "custom_loop":
-        code = diagnosis.workload.step_code_digest
+def _edit(context: Context, multiple: int, new: VaryingShapes) -> PaddingEdit:
+    if context.is_loop:
+        code = context.workload.step_code_digest
         return PadArguments(
             code_digest=code, call_signature=new.call_signature, multiple=multiple, axes=new.axes
         )
     return PadLengths(multiple=multiple, axes=new.axes, has_validation=new.has_validation)
 
 
-def _forbidden(diagnosis: WorkloadDiagnosis) -> Skipped | None:
-    work, new = diagnosis.workload, diagnosis.varying_shapes
-    if not work.jit_compile:
-        return Skipped(reason="XLA is off, and TensorFlow compiles nothing for a new length")
-    forbidden = step_edit_refusal(diagnosis) or pipeline_refusal(diagnosis)
-    if work.kind == "custom_loop":
-        forbidden = function_edit_refusal(diagnosis)
-    if forbidden or new is None:
-        return forbidden
-    if not new.padded_shapes:
-        return Skipped(
-            reason="what differs is no length, or nobody knows what rows are filled up with, or "
-            "they are filled up already"
-        )
-    if not work.steps_per_epoch:
-        return Skipped(
-            reason="nobody knows of how many steps the training is: "
-            ".apply(tf.data.experimental.assert_cardinality(n)) tells it"
-        )
-    return None
-
-
-def _gain(diagnosis: WorkloadDiagnosis, multiple: int, larger: float) -> float:
+def _gain(context: Context, multiple: int, larger: float) -> float:
     """A step is taken to cost by the numbers of its batch; 1 where the steps are not known."""
-    compiling = estimate_compile_time(diagnosis, multiple)
+    compiling = estimate_compile_time(context.diagnosis, multiple)
     return compiling.expected_gain(1 / larger) if compiling else 1.0
 
 
-def _source_edit(diagnosis: WorkloadDiagnosis, multiple: int, new: VaryingShapes) -> str:
+def _source_edit(context: Context, multiple: int, new: VaryingShapes) -> str:
     """Of the first axis; where there are more, what they are."""
     first, *others = new.axes
     whose, use = (
@@ -114,7 +97,7 @@ def _source_edit(diagnosis: WorkloadDiagnosis, multiple: int, new: VaryingShapes
             f"tensor {first.tensor_index} of a batch",
             "dataset = dataset.map(lambda x, y: (fill_up(x), y))",
         )
-        if diagnosis.workload.kind == "fit"
+        if not context.is_loop
         else ("an argument of the step", "loss = train_step(fill_up(x), y)")
     )
     value = "" if not first.padding_value else f", constant_values={first.padding_value:g}"

@@ -11,18 +11,9 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from uncork.core.base.machine import Machine
-from uncork.core.documents.diagnosis import WorkloadDiagnosis
-from uncork.core.documents.plan import Policy
 from uncork.core.edits.step import VectorizedMapFn
-from uncork.optimizations.base.preconditions import function_edit_refusal, step_edit_refusal
-from uncork.optimizations.base.proposal import (
-    MIN_PREDICTED_SPEEDUP,
-    Optimization,
-    Proposal,
-    Skipped,
-    low_gain_refusal,
-)
+from uncork.optimizations.base.preconditions import any_step_refusal
+from uncork.optimizations.base.proposal import Context, Optimization, Proposal, Skipped
 
 _SOURCE: Final = "tf.vectorized_map(fn, elems)"
 
@@ -34,31 +25,24 @@ class VectorizedMapOptimization(Optimization):
     name = "vectorized_map"
     stage = "compile"
     guarantee = "rounding"
+    preconditions = (any_step_refusal,)
 
-    def propose(
-        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
-    ) -> Proposal | Skipped:
+    def _propose(self, context: Context) -> Proposal | Skipped:
         """Where kernels stand in loops of ``tf.map_fn``: of their rounds, one is left."""
-        work = diagnosis.workload
-        in_loop = work.kind == "custom_loop"
-        forbidden = function_edit_refusal(diagnosis) if in_loop else step_edit_refusal(diagnosis)
-        if forbidden:
-            return forbidden
+        work = context.workload
         parts = [
-            part for part in diagnosis.kernels if part.is_map_fn_loop and part.loop_iterations > 1
+            part
+            for part in context.diagnosis.kernels
+            if part.is_map_fn_loop and part.loop_iterations > 1
         ]
         if not parts:
             return Skipped(reason="no kernels were seen in a loop of tf.map_fn")
-        possible = diagnosis.speedup_without_kernels(
-            sum(p.share * (1 - 1 / p.loop_iterations) for p in parts)
-        )
-        if possible < MIN_PREDICTED_SPEEDUP:
-            return low_gain_refusal(possible)
+        share = sum(p.share * (1 - 1 / p.loop_iterations) for p in parts)
         rounds = max(part.loop_iterations for part in parts)
         at = next((part.at for part in parts if part.phase == "forward" and part.at), None)
         return Proposal(
             edits=(VectorizedMapFn(code_digest=work.step_code_digest),),
-            predicted=possible,
+            predicted=context.diagnosis.speedup_without_kernels(share),
             at=at or work.step_setup_at or work.step_call_at or work.at,
             rationale=f"the same kernels once, not in {rounds} rounds of tf.map_fn",
             source_edit=_SOURCE,

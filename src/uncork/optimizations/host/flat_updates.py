@@ -13,22 +13,37 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from uncork.core.base.machine import Machine
-from uncork.core.documents.diagnosis import WorkloadDiagnosis
-from uncork.core.documents.plan import Policy
 from uncork.core.edits.step import FlatUpdates
 from uncork.optimizations.base.preconditions import step_edit_refusal
 from uncork.optimizations.base.proposal import (
-    MIN_PREDICTED_SPEEDUP,
+    Context,
     Optimization,
     Proposal,
     Skipped,
+    is_worth_trying,
     low_gain_refusal,
 )
 
 # Ratio of a step with twenty small layers at best; it only decides whether a trial is worth its
 # time.
 _AT_BEST: Final = 2.0
+
+
+def _refusal(context: Context) -> str:
+    workload = context.workload
+    if not workload.small_weight_count:
+        return (
+            "few small weights, none before the first step, or an optimizer whose update "
+            "cannot be run on all of them at once"
+        )
+    if workload.jit_compile:
+        return "XLA fuses these kernels already"
+    if workload.batch_callbacks:
+        names = ", ".join(workload.batch_callbacks)
+        return f"callbacks act on every batch and may look at its state: {names}"
+    if workload.is_fit_in_loop:
+        return "fit is called for a few steps at a time, and its state laid together anew"
+    return ""
 
 
 @final
@@ -39,41 +54,18 @@ class FlatUpdatesOptimization(Optimization):
     stage = "host"
     guarantee = "exact"
     fallback_guarantee = "rounding"
+    preconditions = (step_edit_refusal, _refusal)
 
-    def propose(
-        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
-    ) -> Proposal | Skipped:
+    def _propose(self, context: Context) -> Proposal | Skipped:
         """Where there are many small weights, and the step takes a good part of the time."""
-        forbidden = step_edit_refusal(diagnosis) or _forbidden(diagnosis)
-        if forbidden:
-            return forbidden
-        possible = diagnosis.speedup_with_faster_step(_AT_BEST)
-        if possible < MIN_PREDICTED_SPEEDUP:
+        possible = context.diagnosis.speedup_with_faster_step(_AT_BEST)
+        if not is_worth_trying(possible):
             return low_gain_refusal(possible)
-        weights = diagnosis.workload.small_weight_count
+        weights = context.workload.small_weight_count
         return Proposal(
             edits=(FlatUpdates(),),
             predicted=None,
-            at=diagnosis.workload.step_setup_at or diagnosis.workload.at,
+            at=context.workload.step_setup_at or context.workload.at,
             rationale=f"{weights} small weights are updated by one set of kernels, not by one each",
             source_edit="no setting of Keras's: train with 'uncork run --plan'",
         )
-
-
-def _forbidden(diagnosis: WorkloadDiagnosis) -> Skipped | None:
-    workload = diagnosis.workload
-    if not workload.small_weight_count:
-        return Skipped(
-            reason="few small weights, none before the first step, or an optimizer whose update "
-            "cannot be run on all of them at once"
-        )
-    if workload.jit_compile:
-        return Skipped(reason="XLA fuses these kernels already")
-    if workload.batch_callbacks:
-        names = ", ".join(workload.batch_callbacks)
-        return Skipped(reason=f"callbacks act on every batch and may look at its state: {names}")
-    if workload.is_fit_in_loop:
-        return Skipped(
-            reason="fit is called for a few steps at a time, and its state laid together anew"
-        )
-    return None

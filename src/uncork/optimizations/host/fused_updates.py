@@ -12,16 +12,14 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from uncork.core.base.machine import Machine
-from uncork.core.documents.diagnosis import WorkloadDiagnosis
-from uncork.core.documents.plan import Policy
 from uncork.core.edits.step import FusedUpdates
-from uncork.optimizations.base.preconditions import function_edit_refusal, step_edit_refusal
+from uncork.optimizations.base.preconditions import any_step_refusal
 from uncork.optimizations.base.proposal import (
-    MIN_PREDICTED_SPEEDUP,
+    Context,
     Optimization,
     Proposal,
     Skipped,
+    is_worth_trying,
     low_gain_refusal,
 )
 
@@ -32,6 +30,15 @@ _AT_BEST: Final = 1.8
 _SAVED: Final = 0.8
 
 
+def _refusal(context: Context) -> str:
+    if not context.workload.fusable_weight_count:
+        return (
+            "TensorFlow has no kernel for this optimizer, which does the same, or there "
+            "are no weights before the first step"
+        )
+    return "XLA fuses the update already" if context.workload.jit_compile else ""
+
+
 @final
 class FusedUpdatesOptimization(Optimization):
     """One kernel for the whole update of a weight."""
@@ -40,25 +47,13 @@ class FusedUpdatesOptimization(Optimization):
     stage = "host"
     guarantee = "exact"
     fallback_guarantee = "rounding"
+    preconditions = (any_step_refusal, _refusal)
 
-    def propose(
-        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
-    ) -> Proposal | Skipped:
+    def _propose(self, context: Context) -> Proposal | Skipped:
         """Where the optimizer has such a kernel, and the step takes a good part of the time."""
-        work = diagnosis.workload
-        in_loop = work.kind == "custom_loop"
-        forbidden = function_edit_refusal(diagnosis) if in_loop else step_edit_refusal(diagnosis)
-        if forbidden:
-            return forbidden
-        if not work.fusable_weight_count:
-            return Skipped(
-                reason="TensorFlow has no kernel for this optimizer, which does the same, or there "
-                "are no weights before the first step"
-            )
-        if work.jit_compile:
-            return Skipped(reason="XLA fuses the update already")
-        possible = _possible(diagnosis)
-        if possible < MIN_PREDICTED_SPEEDUP:
+        work = context.workload
+        possible = _possible(context)
+        if not is_worth_trying(possible):
             return low_gain_refusal(possible)
         return Proposal(
             edits=(FusedUpdates(code_digest=work.step_code_digest),),
@@ -72,8 +67,8 @@ class FusedUpdatesOptimization(Optimization):
         )
 
 
-def _possible(diagnosis: WorkloadDiagnosis) -> float:
-    if not diagnosis.kernels:
-        return diagnosis.speedup_with_faster_step(_AT_BEST)
-    share = sum(part.share for part in diagnosis.kernels if part.phase == "optimizer")
-    return diagnosis.speedup_without_kernels(_SAVED * share)
+def _possible(context: Context) -> float:
+    if not context.diagnosis.kernels:
+        return context.diagnosis.speedup_with_faster_step(_AT_BEST)
+    share = sum(part.share for part in context.diagnosis.kernels if part.phase == "optimizer")
+    return context.diagnosis.speedup_without_kernels(_SAVED * share)

@@ -10,17 +10,15 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from uncork.core.base.machine import Machine
-from uncork.core.documents.diagnosis import WorkloadDiagnosis
-from uncork.core.documents.plan import Policy
-from uncork.core.documents.workload import Workload
 from uncork.core.edits.edit import IntraOpThreads
 from uncork.optimizations.base.preconditions import loop_process_refusal, step_edit_refusal
 from uncork.optimizations.base.proposal import (
-    MIN_PREDICTED_SPEEDUP,
+    Context,
     Optimization,
     Proposal,
     Skipped,
+    first_holding,
+    is_worth_trying,
     low_gain_refusal,
 )
 
@@ -29,6 +27,22 @@ from uncork.optimizations.base.proposal import (
 _AT_BEST: Final = 1.8
 # Seconds of a step. Kernels of longer ones are worth to be shared.
 _LONGEST: Final = 0.01
+
+
+def _step_refusal(context: Context) -> str:
+    return (loop_process_refusal if context.is_loop else step_edit_refusal)(context)
+
+
+def _refusal(context: Context) -> str:
+    work, machine = context.workload, context.machine
+    reasons = {
+        "the kernels run on an accelerator": machine.devices,
+        "there is one core": machine.cpus < 2,
+        f"set to {work.intra_op_threads} by the script already": work.intra_op_threads,
+        "not tried under a tf.distribute strategy yet": work.is_distributed or work.replicas > 1,
+        "fit is called for a few steps at a time": work.is_fit_in_loop,
+    }
+    return first_holding(reasons)
 
 
 @final
@@ -40,41 +54,20 @@ class IntraOpThreadsOptimization(Optimization):
     guarantee = "exact"
     fallback_guarantee = "rounding"
     needs_own_process = True
+    preconditions = (_step_refusal, _refusal)
 
-    def propose(
-        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
-    ) -> Proposal | Skipped:
+    def _propose(self, context: Context) -> Proposal | Skipped:
         """Where steps are short, and kernels run on the host."""
-        work = diagnosis.workload
-        own = (
-            loop_process_refusal(work)
-            if work.kind == "custom_loop"
-            else step_edit_refusal(diagnosis)
-        )
-        forbidden = own or _forbidden(work, machine)
-        if forbidden:
-            return forbidden
-        step_s = diagnosis.step_s * diagnosis.breakdown.get("step", 0.0)
+        step_s = context.diagnosis.step_s * context.diagnosis.breakdown.get("step", 0.0)
         if step_s > _LONGEST:
             return Skipped(reason=f"a step computes for {step_s * 1e3:.0f} ms: threads share that")
-        possible = diagnosis.speedup_with_faster_step(_AT_BEST)
-        if possible < MIN_PREDICTED_SPEEDUP:
+        possible = context.diagnosis.speedup_with_faster_step(_AT_BEST)
+        if not is_worth_trying(possible):
             return low_gain_refusal(possible)
         return Proposal(
             edits=(IntraOpThreads(threads=1),),
             predicted=None,
-            at=work.at,
+            at=context.workload.at,
             rationale="small kernels are computed sooner than shared among threads",
             source_edit="tf.config.threading.set_intra_op_parallelism_threads(1)  # first of all",
         )
-
-
-def _forbidden(work: Workload, machine: Machine) -> Skipped | None:
-    reasons = {
-        "the kernels run on an accelerator": machine.devices,
-        "there is one core": machine.cpus < 2,
-        f"set to {work.intra_op_threads} by the script already": work.intra_op_threads,
-        "not tried under a tf.distribute strategy yet": work.is_distributed or work.replicas > 1,
-        "fit is called for a few steps at a time": work.is_fit_in_loop,
-    }
-    return next((Skipped(reason=reason) for reason, holds in reasons.items() if holds), None)

@@ -11,18 +11,15 @@ from __future__ import annotations
 
 from typing import final
 
-from uncork.core.base.machine import DEFAULT_ALLOCATOR, Machine
-from uncork.core.documents.diagnosis import WorkloadDiagnosis
-from uncork.core.documents.plan import Policy
-from uncork.core.documents.workload import Workload
+from uncork.core.base.machine import DEFAULT_ALLOCATOR
 from uncork.core.edits.edit import KeepFreedMemory
 from uncork.optimizations.base.preconditions import loop_process_refusal
 from uncork.optimizations.base.proposal import (
-    MIN_PREDICTED_SPEEDUP,
+    Context,
     Optimization,
     Proposal,
     Skipped,
-    low_gain_refusal,
+    first_holding,
 )
 
 _SOURCE = """\
@@ -30,6 +27,17 @@ libc = ctypes.CDLL(None)  # first of all
 libc.mallopt(-8, 1)  # M_ARENA_MAX
 libc.mallopt(-4, 0)  # M_MMAP_MAX
 libc.mallopt(-1, -1)  # M_TRIM_THRESHOLD"""
+
+
+def _refusal(context: Context) -> str:
+    allocator = context.machine.allocator
+    reasons = {
+        f"the allocator is {allocator or 'one that is not known'}, and not glibc's as it comes": (
+            allocator != DEFAULT_ALLOCATOR
+        ),
+        "fit is called for a few steps at a time": context.workload.is_fit_in_loop,
+    }
+    return first_holding(reasons)
 
 
 @final
@@ -41,37 +49,18 @@ class KeepFreedMemoryOptimization(Optimization):
     guarantee = "exact"
     fallback_guarantee = "rounding"
     needs_own_process = True
+    preconditions = (_refusal, loop_process_refusal)
 
-    def propose(
-        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
-    ) -> Proposal | Skipped:
+    def _propose(self, context: Context) -> Proposal | Skipped:
         """Where memory that was freed is given anew in every step."""
-        work = diagnosis.workload
-        forbidden = _forbidden(work, machine) or loop_process_refusal(work)
-        if forbidden:
-            return forbidden
-        possible = diagnosis.speedup_without_page_faults()
-        if possible < MIN_PREDICTED_SPEEDUP:
-            return low_gain_refusal(possible)
-        faulting_s = diagnosis.measurement.page_fault_s_per_step
+        faulting_s = context.diagnosis.measurement.page_fault_s_per_step
         return Proposal(
             edits=(KeepFreedMemory(),),
-            predicted=possible,
-            at=work.at,
+            predicted=context.diagnosis.speedup_without_page_faults(),
+            at=context.workload.at,
             rationale=(
                 f"{faulting_s * 1e3:.3g} ms of CPU a step pass while the system makes memory anew "
                 "that was freed just before"
             ),
             source_edit=_SOURCE,
         )
-
-
-def _forbidden(work: Workload, machine: Machine) -> Skipped | None:
-    whose = machine.allocator or "one that is not known"
-    reasons = {
-        f"the allocator is {whose}, and not glibc's as it comes": (
-            machine.allocator != DEFAULT_ALLOCATOR
-        ),
-        "fit is called for a few steps at a time": work.is_fit_in_loop,
-    }
-    return next((Skipped(reason=reason) for reason, holds in reasons.items() if holds), None)

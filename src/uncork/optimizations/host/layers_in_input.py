@@ -13,19 +13,34 @@ from __future__ import annotations
 
 from typing import final
 
-from uncork.core.base.machine import Machine
-from uncork.core.documents.diagnosis import WorkloadDiagnosis
-from uncork.core.documents.plan import Policy
 from uncork.core.edits.step import LayersInInput
 from uncork.core.evidence.kernels import KernelGroup
 from uncork.optimizations.base.preconditions import pipeline_refusal, step_edit_refusal
 from uncork.optimizations.base.proposal import (
-    MIN_PREDICTED_SPEEDUP,
+    Context,
     Optimization,
     Proposal,
     Skipped,
+    is_worth_trying,
     low_gain_refusal,
 )
+
+
+def _data_refusal(context: Context) -> str:
+    # Of arrays Keras makes a pipeline.
+    return "" if context.workload.data_kind == "numpy" else pipeline_refusal(context)
+
+
+def _refusal(context: Context) -> str:
+    workload = context.workload
+    if not workload.preprocessing_layers:
+        return "the model begins with a layer that learns, or what it does before is its own code"
+    if context.diagnosis.transfer is not None:
+        device = context.diagnosis.transfer.device
+        return f"what they make would have to be sent to {device} beside each batch"
+    if workload.is_fit_in_loop:
+        return "fit is called for a few steps at a time, and its data made anew"
+    return ""
 
 
 @final
@@ -36,20 +51,14 @@ class LayersInInputOptimization(Optimization):
     stage = "host"
     guarantee = "exact"
     fallback_guarantee = "rounding"
+    preconditions = (_data_refusal, step_edit_refusal, _refusal)
 
-    def propose(
-        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
-    ) -> Proposal | Skipped:
+    def _propose(self, context: Context) -> Proposal | Skipped:
         """Where ops of the batch alone take a good part of the step, and cores are idle."""
-        arrays = diagnosis.workload.data_kind == "numpy"  # Keras makes a pipeline of them
-        no_data = None if arrays else pipeline_refusal(diagnosis)
-        forbidden = no_data or step_edit_refusal(diagnosis) or _forbidden(diagnosis)
-        if forbidden:
-            return forbidden
-        work = diagnosis.workload
-        parts = [part for part in diagnosis.kernels if part.batch_only_share]
-        predicted = _predicted(diagnosis, machine, parts)
-        if predicted < MIN_PREDICTED_SPEEDUP:
+        work = context.workload
+        parts = [part for part in context.diagnosis.kernels if part.batch_only_share]
+        predicted = _predicted(context, parts)
+        if not is_worth_trying(predicted):
             return low_gain_refusal(predicted)
         most = max(parts, key=lambda part: part.batch_only_share)
         names = ", ".join(work.preprocessing_layers)
@@ -67,28 +76,12 @@ class LayersInInputOptimization(Optimization):
         )
 
 
-def _predicted(diagnosis: WorkloadDiagnosis, machine: Machine, parts: list[KernelGroup]) -> float:
+def _predicted(context: Context, parts: list[KernelGroup]) -> float:
     """All cores together must do the work nevertheless; one of them, where numbers are drawn."""
+    diagnosis = context.diagnosis
     share = sum(part.batch_only_share for part in parts)
     moved_s = diagnosis.step_s * diagnosis.breakdown.get("step", 0.0) * share
     cpu_s = diagnosis.consumer_cpu_s or diagnosis.measurement.cpu_s_per_step
-    in_turn_s = moved_s if diagnosis.workload.is_preprocessing_random else 0.0
-    left_s = max(diagnosis.step_s - moved_s, cpu_s / machine.cpus, in_turn_s)
+    in_turn_s = moved_s if context.workload.is_preprocessing_random else 0.0
+    left_s = max(diagnosis.step_s - moved_s, cpu_s / context.machine.cpus, in_turn_s)
     return max(1.0, diagnosis.step_s / left_s) if left_s else 1.0
-
-
-def _forbidden(diagnosis: WorkloadDiagnosis) -> Skipped | None:
-    workload = diagnosis.workload
-    if not workload.preprocessing_layers:
-        return Skipped(
-            reason="the model begins with a layer that learns, or what it does before is its own "
-            "code"
-        )
-    if diagnosis.transfer is not None:
-        return Skipped(
-            reason=f"what they make would have to be sent to {diagnosis.transfer.device} beside "
-            "each batch"
-        )
-    if workload.is_fit_in_loop:
-        return Skipped(reason="fit is called for a few steps at a time, and its data made anew")
-    return None

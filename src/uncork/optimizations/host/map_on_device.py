@@ -14,14 +14,11 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from uncork.core.base.machine import Machine
 from uncork.core.costmodel.transfer_time import (
     find_array_offload,
     find_transfer_saving,
     predict_transfer_gain,
 )
-from uncork.core.documents.diagnosis import WorkloadDiagnosis
-from uncork.core.documents.plan import Policy
 from uncork.core.edits.edit import Edit
 from uncork.core.edits.pipeline import GatherLast, VectorizeMap
 from uncork.core.edits.step import MapOnDevice
@@ -32,13 +29,7 @@ from uncork.optimizations.base.preconditions import (
     pipeline_refusal,
     step_edit_refusal,
 )
-from uncork.optimizations.base.proposal import (
-    MIN_PREDICTED_SPEEDUP,
-    Optimization,
-    Proposal,
-    Skipped,
-    low_gain_refusal,
-)
+from uncork.optimizations.base.proposal import Context, Optimization, Proposal, Skipped
 
 _SOURCE: Final = {
     "fit": "dataset = dataset_of_bytes  # without the last map\n"
@@ -59,67 +50,59 @@ class MapOnDeviceOptimization(Optimization):
     guarantee = "exact"
     fallback_guarantee = "rounding"
 
-    def propose(
-        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
-    ) -> Proposal | Skipped:
+    def _propose(self, context: Context) -> Proposal | Skipped:
         """Where a good part of the step is waiting for bytes that a map has made more of."""
-        transfer = transfer_or_refusal(diagnosis, allow_loops=True)
+        transfer = transfer_or_refusal(context, allow_loops=True)
         if isinstance(transfer, Skipped):
             return transfer
-        spared = find_transfer_saving(transfer, diagnosis.stages)
+        spared = find_transfer_saving(transfer, context.stages)
         last = spared.widening_map if spared else None
         if spared is None or last is None or last.step_offload is None:
             return Skipped(
                 reason="the pipeline does not end with a map that only casts, scales or moves "
                 "numbers, and makes more bytes of them"
             )
-        in_loop = diagnosis.workload.kind == "custom_loop"
-        placement = transfer.placement if in_loop else ""
-        edits = device_map_edits(
-            last.step_offload, diagnosis.workload.pipeline_digest, placement=placement
-        )
-        predicted = predict_transfer_gain(diagnosis, transfer, spared, machine.cpus)
-        if predicted < MIN_PREDICTED_SPEEDUP:
-            return low_gain_refusal(predicted)
+        placement = transfer.placement if context.is_loop else ""
+        fits_on_device = not context.is_loop and find_array_offload(context.diagnosis) is not None
         return Proposal(
-            edits=edits,
-            predicted=predicted,
-            at=last.at or diagnosis.workload.at,
+            edits=device_map_edits(last.step_offload, context.pipeline_digest, placement=placement),
+            predicted=predict_transfer_gain(
+                context.diagnosis, transfer, spared, context.machine.cpus
+            ),
+            at=last.at or context.workload.at,
             rationale=f"{last.name or 'the last map'} is done on {transfer.device}, and "
             f"{spared.share:.0%} of the bytes need not be sent there",
-            source_edit=_SOURCE[diagnosis.workload.kind],
-            prerequisite="data_on_device"
-            if not in_loop and find_array_offload(diagnosis) is not None
-            else "",
+            source_edit=_SOURCE[context.workload.kind],
+            prerequisite="data_on_device" if fits_on_device else "",
         )
 
 
 def transfer_or_refusal(
-    diagnosis: WorkloadDiagnosis, *, allow_arrays: bool = False, allow_loops: bool = False
+    context: Context, *, allow_arrays: bool = False, allow_loops: bool = False
 ) -> Transfer | Skipped:
     """What is sent to the device that trains, where the step could do more than it does.
 
     Args:
-        diagnosis: Of the training.
+        context: Of the training.
         allow_arrays: It may be fed by arrays.
         allow_loops: It may be a loop of the user's own, that calls one compiled function for each
             batch.
     """
-    fed = allow_arrays and diagnosis.workload.data_kind == "numpy"
-    in_loop = allow_loops and diagnosis.workload.kind == "custom_loop"
-    forbidden = function_edit_refusal(diagnosis) if in_loop else step_edit_refusal(diagnosis)
-    forbidden = forbidden or (None if fed else pipeline_refusal(diagnosis))
-    if forbidden:
-        return forbidden
-    if in_loop and diagnosis.workload.is_dataset_recreated:
+    fed = allow_arrays and context.workload.data_kind == "numpy"
+    in_loop = allow_loops and context.is_loop
+    step_refusal = function_edit_refusal if in_loop else step_edit_refusal
+    reason = step_refusal(context) or ("" if fed else pipeline_refusal(context))
+    if reason:
+        return Skipped(reason=reason)
+    if in_loop and context.workload.is_dataset_recreated:
         return Skipped(
             reason="the script makes its dataset anew for each pass, and the map would be traced "
             "each time: make it once, before the loop over epochs, and tune again"
         )
-    if diagnosis.workload.is_fit_in_loop:
+    if context.workload.is_fit_in_loop:
         return Skipped(reason="fit is called for a few steps at a time, and its data made anew")
     nothing = Skipped(reason="nothing that counts is sent from this host to another device")
-    return diagnosis.transfer or nothing
+    return context.diagnosis.transfer or nothing
 
 
 def device_map_edits(

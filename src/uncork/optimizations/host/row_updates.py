@@ -12,19 +12,10 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from uncork.core.base.machine import Machine
-from uncork.core.documents.diagnosis import WorkloadDiagnosis
-from uncork.core.documents.plan import Policy
 from uncork.core.edits.step import RowUpdates
 from uncork.core.evidence.kernels import Phase
 from uncork.optimizations.base.preconditions import step_edit_refusal
-from uncork.optimizations.base.proposal import (
-    MIN_PREDICTED_SPEEDUP,
-    Optimization,
-    Proposal,
-    Skipped,
-    low_gain_refusal,
-)
+from uncork.optimizations.base.proposal import Context, Optimization, Proposal, Skipped
 
 # What passes over a table as a whole only because it is read and updated so.
 _PHASES: Final[tuple[Phase, ...]] = ("forward", "optimizer")
@@ -38,39 +29,32 @@ class RowUpdatesOptimization(Optimization):
     stage = "host"
     guarantee = "exact"
     fallback_guarantee = "rounding"
+    preconditions = (step_edit_refusal,)
 
-    def propose(
-        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
-    ) -> Proposal | Skipped:
+    def _propose(self, context: Context) -> Proposal | Skipped:
         """Where kernels pass over tables that are large beside what a batch looks up."""
-        work = diagnosis.workload
-        forbidden = step_edit_refusal(diagnosis)
-        if forbidden:
-            return forbidden
+        work = context.workload
         if not work.row_update_table_count:
             return Skipped(
                 reason="no table of an Embedding before the first step, or an optimizer that "
                 "changes the other rows of a table, too"
             )
         passes = [
-            p for p in diagnosis.kernels if p.max_used_rows < p.table_rows and p.phase in _PHASES
+            p
+            for p in context.diagnosis.kernels
+            if p.max_used_rows < p.table_rows and p.phase in _PHASES
         ]
         if not passes:
             return Skipped(reason="no kernel of the step is known to pass over a whole table")
-        possible = diagnosis.speedup_without_kernels(
-            sum(part.share * (1 - part.max_used_rows / part.table_rows) for part in passes)
-        )
-        if possible < MIN_PREDICTED_SPEEDUP:
-            return low_gain_refusal(possible)
+        share = sum(part.share * (1 - part.max_used_rows / part.table_rows) for part in passes)
         largest = max(passes, key=lambda part: part.share)
         return Proposal(
             edits=(RowUpdates(),),
-            predicted=possible,
+            predicted=context.diagnosis.speedup_without_kernels(share),
             at=largest.at or work.step_setup_at or work.at,
             rationale=(
                 f"a batch looks up {largest.max_used_rows:,} of {largest.table_rows:,} rows, and "
-                "no others "
-                "are read or written"
+                "no others are read or written"
             ),
             source_edit="an Embedding and an optimizer of your own, as its page shows",
         )

@@ -17,23 +17,34 @@ from __future__ import annotations
 import math
 from typing import Final, final
 
-from uncork.core.base.machine import Machine
 from uncork.core.documents.diagnosis import WorkloadDiagnosis
-from uncork.core.documents.plan import Policy
 from uncork.core.documents.workload import Workload
 from uncork.core.edits.step import StepsPerExecution
-from uncork.optimizations.base.preconditions import step_edit_refusal
-from uncork.optimizations.base.proposal import (
-    MIN_PREDICTED_SPEEDUP,
-    Optimization,
-    Proposal,
-    Skipped,
-    low_gain_refusal,
-)
+from uncork.optimizations.base.preconditions import batch_callbacks_refusal, step_edit_refusal
+from uncork.optimizations.base.proposal import Context, Optimization, Proposal, Skipped
 
 # Seconds one execution may last: progress, Ctrl-C and time limits are only looked at in between.
 _LONGEST_EXECUTION_S: Final = 0.5
 _MOST_STEPS: Final = 64
+
+
+def _refusal(context: Context) -> str:
+    workload = context.workload
+    if workload.steps_per_execution != 1:
+        return f"set to {workload.steps_per_execution} by the script already"
+    if workload.batch_callbacks:
+        return batch_callbacks_refusal(context)
+    if workload.is_fit_in_loop or workload.steps_per_epoch == 1:
+        few = "fit is called for a few steps at a time" if workload.is_fit_in_loop else ""
+        return few or "an epoch has one step only: there is no second one to chain"
+    if workload.steps_per_epoch is None:
+        return (
+            "the dataset's length is unknown: Keras would count optimizer iterations "
+            "differently at the end of an epoch"
+        )
+    if workload.model is not None and workload.data_kind in ("generator", "pydataset"):
+        return f"a {workload.data_kind} hands over batches from Python anyway"
+    return ""
 
 
 @final
@@ -44,48 +55,42 @@ class StepsPerExecutionOptimization(Optimization):
     stage = "host"
     guarantee = "exact"
     fallback_guarantee = "rounding"
+    preconditions = (step_edit_refusal, _refusal)
 
-    def propose(
-        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
-    ) -> Proposal | Skipped:
+    def _propose(self, context: Context) -> Proposal | Skipped:
         """As many steps as make the time between them small, and not more than half a second."""
-        workload = diagnosis.workload
-        forbidden = step_edit_refusal(diagnosis) or _forbidden(diagnosis)
-        if forbidden:
-            return forbidden
+        workload = context.workload
         steps = min(
             _MOST_STEPS,
-            int(_LONGEST_EXECUTION_S / max(diagnosis.step_s, 1e-6)),
+            int(_LONGEST_EXECUTION_S / max(context.diagnosis.step_s, 1e-6)),
             workload.steps_per_epoch or _MOST_STEPS,
         )
         if steps < 2:
             return Skipped(reason="a single step already takes so long that nothing is won")
-        given = _given(workload)
-        if given:
-            steps = _largest_divisor(math.gcd(*given.values()), steps)
+        fixed = _fixed_steps(workload)
+        if fixed:
+            steps = _largest_divisor(math.gcd(*fixed.values()), steps)
         if steps < 2:
-            told = " and ".join(f"{name}={number}" for name, number in given.items())
+            arguments = " and ".join(f"{name}={number}" for name, number in fixed.items())
             return Skipped(
-                reason=f"{told} cannot be cut into equal executions, and Keras would go beyond it"
+                reason=f"{arguments} cannot be cut into equal executions, "
+                "and Keras would go beyond it"
             )
-        predicted = _predicted(diagnosis, steps)
-        if predicted < MIN_PREDICTED_SPEEDUP:
-            return low_gain_refusal(predicted)
         return Proposal(
             edits=(StepsPerExecution(steps=steps),),
-            predicted=predicted,
+            predicted=_predicted(context.diagnosis, steps),
             at=workload.at,
             rationale=f"Python is entered once in {steps} steps",
             source_edit=f"model.compile(..., steps_per_execution={steps})",
         )
 
 
-def _given(workload: Workload) -> dict[str, int]:
+def _fixed_steps(workload: Workload) -> dict[str, int]:
     """Numbers of steps of which Keras would take more, rather than cut an execution short."""
-    found = {"validation_steps": workload.validation_steps}
+    fixed = {"validation_steps": workload.validation_steps}
     if workload.has_explicit_steps:
-        found["steps_per_epoch"] = workload.steps_per_epoch
-    return {name: number for name, number in found.items() if number}
+        fixed["steps_per_epoch"] = workload.steps_per_epoch
+    return {name: number for name, number in fixed.items() if number}
 
 
 def _largest_divisor(number: int, most: int) -> int:
@@ -100,23 +105,3 @@ def _predicted(diagnosis: WorkloadDiagnosis, steps: int) -> float:
     batch = diagnosis.measurement.samples_per_s * diagnosis.step_s
     at_least_s = max(without_s, batch / supply if supply else 0.0)
     return max(1.0, diagnosis.step_s / at_least_s) if at_least_s else 1.0
-
-
-def _forbidden(diagnosis: WorkloadDiagnosis) -> Skipped | None:
-    workload = diagnosis.workload
-    if workload.steps_per_execution != 1:
-        return Skipped(reason=f"set to {workload.steps_per_execution} by the script already")
-    if workload.batch_callbacks:
-        names = ", ".join(workload.batch_callbacks)
-        return Skipped(reason=f"callbacks act on every batch and must keep seeing each: {names}")
-    if workload.is_fit_in_loop or workload.steps_per_epoch == 1:
-        few = "fit is called for a few steps at a time" if workload.is_fit_in_loop else ""
-        return Skipped(reason=few or "an epoch has one step only: there is no second one to chain")
-    if workload.steps_per_epoch is None:
-        return Skipped(
-            reason="the dataset's length is unknown: Keras would count optimizer iterations "
-            "differently at the end of an epoch"
-        )
-    if workload.model is not None and workload.data_kind in ("generator", "pydataset"):
-        return Skipped(reason=f"a {workload.data_kind} hands over batches from Python anyway")
-    return None

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from typing import final
 
-from uncork.core.base.machine import Machine
-from uncork.core.documents.diagnosis import WorkloadDiagnosis
-from uncork.core.documents.plan import Policy
 from uncork.core.edits.step import TensorArguments
-from uncork.optimizations.base.preconditions import function_edit_refusal
-from uncork.optimizations.base.proposal import Optimization, Proposal, Skipped
+from uncork.optimizations.base.preconditions import function_edit_refusal, no_retracing_refusal
+from uncork.optimizations.base.proposal import Context, Optimization, Proposal, Skipped
+
+
+def _refusal(context: Context) -> str:
+    return "" if context.is_loop else "Keras calls its step on tensors alone"
 
 
 @final
@@ -28,20 +29,12 @@ class TensorArgumentsOptimization(Optimization):
     stage = "host"
     guarantee = "exact"
     fallback_guarantee = "rounding"
+    preconditions = (_refusal, no_retracing_refusal, function_edit_refusal)
 
-    def propose(
-        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
-    ) -> Proposal | Skipped:
+    def _propose(self, context: Context) -> Proposal | Skipped:
         """All numbers that were seen to change, where tracing anew was found to be what brakes."""
-        work = diagnosis.workload
-        if work.kind != "custom_loop":
-            return Skipped(reason="Keras calls its step on tensors alone")
-        found = next((f for f in diagnosis.findings if f.cause == "retracing"), None)
-        if found is None:
-            return Skipped(reason="no time is lost to tracing")
-        forbidden = function_edit_refusal(diagnosis)
-        if forbidden:
-            return forbidden
+        work = context.workload
+        retracing = next(f for f in context.diagnosis.findings if f.cause == "retracing")
         if not work.number_arguments:
             return Skipped(reason="no number among the step's arguments was seen to change")
         names = ", ".join(work.number_arguments)
@@ -51,7 +44,7 @@ class TensorArgumentsOptimization(Optimization):
                     code_digest=work.step_code_digest, argument_names=work.number_arguments
                 ),
             ),
-            predicted=found.upper_bound,
+            predicted=retracing.upper_bound,
             at=work.step_setup_at or work.step_call_at or work.at,
             rationale=f"one trace serves all values of {names}",
             source_edit="\n".join(

@@ -12,19 +12,9 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from uncork.core.base.machine import Machine
-from uncork.core.documents.diagnosis import WorkloadDiagnosis
-from uncork.core.documents.plan import Policy
-from uncork.core.documents.workload import Workload
 from uncork.core.edits.step import TfFunction
 from uncork.optimizations.base.preconditions import unknown_length_refusal
-from uncork.optimizations.base.proposal import (
-    MIN_PREDICTED_SPEEDUP,
-    Optimization,
-    Proposal,
-    Skipped,
-    low_gain_refusal,
-)
+from uncork.optimizations.base.proposal import Context, Optimization, Proposal, Skipped
 
 _SOURCES: Final = {
     "fit": "model.compile(...)  # without run_eagerly=True",
@@ -32,6 +22,19 @@ _SOURCES: Final = {
 }
 # Of what is lost between ops, the least part that a prediction leaves: a graph has a price too.
 _LEAST_LEFT: Final = 0.01
+
+
+def _refusal(context: Context) -> str:
+    work = context.workload
+    if not work.is_eager_step:
+        return "the step is compiled already"
+    if work.is_fit_in_loop:
+        return "fit is called for a few steps at a time, and traces anew each time"
+    if work.is_distributed:
+        return "not tried under a tf.distribute strategy yet"
+    if work.tf_function_refusal:
+        return f"the step cannot become a graph: {work.tf_function_refusal}"
+    return ""
 
 
 @final
@@ -42,39 +45,20 @@ class TfFunctionOptimization(Optimization):
     stage = "host"
     guarantee = "exact"
     fallback_guarantee = "rounding"
+    preconditions = (_refusal, unknown_length_refusal)
 
-    def propose(
-        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
-    ) -> Proposal | Skipped:
+    def _propose(self, context: Context) -> Proposal | Skipped:
         """A graph, where Python between the ops takes a part of the step."""
-        work = diagnosis.workload
-        forbidden = _forbidden(work) or unknown_length_refusal(work)
-        if forbidden:
-            return forbidden
-        lost = diagnosis.breakdown.get("host", 0.0)
-        predicted = 1 / max(_LEAST_LEFT, 1 - lost)
-        if predicted < MIN_PREDICTED_SPEEDUP:
-            return low_gain_refusal(predicted)
+        work = context.workload
+        lost = context.diagnosis.breakdown.get("host", 0.0)
         return Proposal(
             edits=(
                 TfFunction(
                     code_digest=work.step_code_digest, number_arguments=work.number_arguments
                 ),
             ),
-            predicted=predicted,
+            predicted=1 / max(_LEAST_LEFT, 1 - lost),
             at=work.step_setup_at or work.at,
             rationale="Python runs the step once, and TensorFlow runs its ops from then on",
             source_edit=_SOURCES[work.kind],
         )
-
-
-def _forbidden(work: Workload) -> Skipped | None:
-    if not work.is_eager_step:
-        return Skipped(reason="the step is compiled already")
-    if work.is_fit_in_loop:
-        return Skipped(reason="fit is called for a few steps at a time, and traces anew each time")
-    if work.is_distributed:
-        return Skipped(reason="not tried under a tf.distribute strategy yet")
-    if work.tf_function_refusal:
-        return Skipped(reason=f"the step cannot become a graph: {work.tf_function_refusal}")
-    return None

@@ -20,13 +20,9 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from uncork.core.base.machine import Machine
 from uncork.core.base.record import Record, replace
-from uncork.core.costmodel.attribution import attribute_costs
 from uncork.core.costmodel.cache_candidates import cacheable_forms, is_cache_filled
 from uncork.core.costmodel.step_cost import StepCosts, predict_gain
-from uncork.core.documents.diagnosis import WorkloadDiagnosis
-from uncork.core.documents.plan import Policy
 from uncork.core.edits.edit import Edit
 from uncork.core.edits.pipeline import (
     Cache,
@@ -40,16 +36,13 @@ from uncork.core.evidence.stage import Stage
 from uncork.core.evidence.stage_graph import subtree_indices
 from uncork.optimizations.base.preconditions import pipeline_refusal, single_pass_refusal
 from uncork.optimizations.base.proposal import (
-    MIN_PREDICTED_SPEEDUP,
+    Context,
     Optimization,
     Proposal,
     Skipped,
-    low_gain_refusal,
+    memory_refusal,
 )
-from uncork.optimizations.input_parallelism.autotune_off import (
-    autotune_off_edits,
-    can_stop_autotuner,
-)
+from uncork.optimizations.input_parallelism.autotune_off import following_autotune_off_edits
 from uncork.optimizations.input_parallelism.inline_map import InlineMapOptimization
 from uncork.optimizations.input_parallelism.parallelize_prefix import ParallelizePrefixOptimization
 from uncork.optimizations.input_rewrites.vectorize import VectorizeOptimization
@@ -77,33 +70,29 @@ class CacheOptimization(Optimization):
     name = "cache"
     stage = "input"
     guarantee = "exact"
+    preconditions = (pipeline_refusal, single_pass_refusal)
 
-    def propose(
-        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
-    ) -> Proposal | Skipped:
+    def _propose(self, context: Context) -> Proposal | Skipped:
         """The legal cache predicted to win most; of equal ones the smaller, then the later.
 
         Batches are put together by copying, which no probe tells apart from making what they hold:
         kept as they are, they are handed out without. Where memory is no matter, the later wins.
         """
-        lasting = cacheable_stages(diagnosis)
+        lasting = cacheable_stages(context)
         if isinstance(lasting, Skipped):
             return lasting
-        room = cache_budget_bytes(diagnosis, policy)
-        forms = [form for s in lasting for form in cacheable_forms(s, room)]
-        fitting = [s for s in forms if cache_bytes(s) <= room]
+        budget = context.memory_budget_bytes
+        forms = [form for s in lasting for form in cacheable_forms(s, budget)]
+        fitting = [s for s in forms if cache_bytes(s) <= budget]
         if not fitting:
-            smallest = min(cache_bytes(s) for s in forms)
-            return Skipped(
-                reason=f"needs {smallest / 1e9:.1f} GB of memory, the budget is {room / 1e9:.1f} GB"
-            )
-        costs = attribute_costs(diagnosis, machine.cpus)
+            return memory_refusal(min(map(cache_bytes, forms)), budget)
+        costs = context.costs
         least = max(1, min(cache_bytes(s) for s in fitting))
         best = max(
             fitting,
             key=lambda s: (
                 round(predict_gain(costs, costs.with_cached_stage(s)), 2),
-                0.0 if cache_bytes(s) < _LITTLE * room else -round(cache_bytes(s) / least, 1),
+                0.0 if cache_bytes(s) < _LITTLE * budget else -round(cache_bytes(s) / least, 1),
                 s.index,
             ),
         )
@@ -113,22 +102,14 @@ class CacheOptimization(Optimization):
             cached_costs=costs.with_cached_stage(best),
             edit=Cache(stage=best.index, expected_digest="", size_bytes=cache_bytes(best)),
             location=f"in {cache_bytes(best) / 1e9:.3g} GB of memory",
-        ).propose(diagnosis, machine, policy)
+        ).propose(context)
 
 
-def cacheable_stages(diagnosis: WorkloadDiagnosis) -> tuple[Stage, ...] | Skipped:
+def cacheable_stages(context: Context) -> tuple[Stage, ...] | Skipped:
     """Stages whose elements could be kept from one epoch to the next, wherever that is."""
-    missing = pipeline_refusal(diagnosis) or single_pass_refusal(diagnosis)
-    if missing:
-        return missing
-    legal = [s for s in diagnosis.stages if s.cache_point]
-    lasting = tuple(s for s in legal if is_cache_filled(diagnosis, s))
+    legal = [s for s in context.stages if s.cache_point]
+    lasting = tuple(s for s in legal if is_cache_filled(context.diagnosis, s))
     return lasting or Skipped(reason=_NEVER_FULL if legal else _NOTHING_TO_KEEP)
-
-
-def cache_budget_bytes(diagnosis: WorkloadDiagnosis, policy: Policy) -> float:
-    """Bytes of memory that caches may take."""
-    return policy.memory_share * diagnosis.memory_available_bytes
 
 
 def cache_bytes(stage: Stage) -> int:
@@ -155,26 +136,14 @@ class CacheCandidate(Record, frozen=True, kw_only=True):
     location: str
     source_edit: str = ""
 
-    def propose(
-        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
-    ) -> Proposal | Skipped:
+    def propose(self, context: Context) -> Proposal:
         """With the steps that belong to it, or that had better come first."""
-        predicted = predict_gain(self.costs, self.cached_costs)
-        if predicted < MIN_PREDICTED_SPEEDUP:
-            return low_gain_refusal(predicted)
         stage = self.stage
-        parallel = _in_parallel(
-            ParallelizePrefixOptimization().propose(diagnosis, machine, policy), stage
-        )
+        parallel = _in_parallel(ParallelizePrefixOptimization().propose(context), stage)
         first = ""
-        room = cache_budget_bytes(diagnosis, policy)
-        if self._saves_more(
-            diagnosis, VectorizeOptimization().propose(diagnosis, machine, policy), room
-        ):
+        if self._saves_more(context, VectorizeOptimization().propose(context)):
             first = VectorizeOptimization.name
-        elif not parallel and self._fills_faster(
-            diagnosis, InlineMapOptimization().propose(diagnosis, machine, policy)
-        ):
+        elif not parallel and self._fills_faster(context, InlineMapOptimization().propose(context)):
             first = InlineMapOptimization.name
         part = "the deterministic part" if stage.narrow_prefix is None else "all but the widening"
         what = f"{part} of {stage.name or 'the map'}" if stage.deterministic_prefix else stage.kind
@@ -182,8 +151,8 @@ class CacheCandidate(Record, frozen=True, kw_only=True):
             _NARROW if stage.deterministic_prefix and stage.narrow_prefix else _SOURCE
         )
         return Proposal(
-            edits=self._edits(diagnosis, parallel),
-            predicted=predicted,
+            edits=self._edits(context, parallel),
+            predicted=predict_gain(self.costs, self.cached_costs),
             at=stage.at,
             rationale=(
                 f"{what} is made once{', in parallel,' if parallel else ''} and kept "
@@ -193,8 +162,8 @@ class CacheCandidate(Record, frozen=True, kw_only=True):
             prerequisite=first,
         )
 
-    def _edits(self, diagnosis: WorkloadDiagnosis, parallel: tuple[Edit, ...]) -> tuple[Edit, ...]:
-        digest = diagnosis.workload.pipeline_digest
+    def _edits(self, context: Context, parallel: tuple[Edit, ...]) -> tuple[Edit, ...]:
+        digest = context.pipeline_digest
         edits: tuple[Edit, ...] = (replace(self.edit, expected_digest=digest),)
         if parallel:  # the tree that is left then is not known yet
             edits = (*parallel, self.edit)
@@ -202,13 +171,9 @@ class CacheCandidate(Record, frozen=True, kw_only=True):
             # The split puts its prefix where the map stood. The tree it leaves is not known before
             # it is built, so the cache that follows takes it as it comes.
             edits = (SplitMap(stage=self.stage.index, expected_digest=digest), self.edit)
-        if can_stop_autotuner(diagnosis, self.cached_costs):
-            edits += autotune_off_edits(diagnosis, expects="")
-        return edits
+        return (*edits, *following_autotune_off_edits(context, self.cached_costs))
 
-    def _saves_more(
-        self, diagnosis: WorkloadDiagnosis, stacked: Proposal | Skipped, room: float
-    ) -> bool:
+    def _saves_more(self, context: Context, stacked: Proposal | Skipped) -> bool:
         """Whether what would be kept had better be made a batch at a time.
 
         The first epoch counts: a cache saves nothing of it, and of few epochs it is a large part.
@@ -220,19 +185,17 @@ class CacheCandidate(Record, frozen=True, kw_only=True):
         moved = {edit.stage for edit in stacked.edits if isinstance(edit, VectorizeMap)}
         if not moved & set(subtree_indices(self.stage)):
             return False
-        first_s, kept_s = (
-            self.costs.with_vectorized_stages(moved).step_s(),
-            self.cached_costs.step_s(),
-        )
-        later_s = kept_s if _fit_behind(diagnosis, max(moved), room) else first_s
-        later = diagnosis.workload.min_passes - 1
+        first_s = self.costs.with_vectorized_stages(moved).step_s()
+        kept_s = self.cached_costs.step_s()
+        later_s = kept_s if _fit_behind(context, max(moved)) else first_s
+        later = context.workload.min_passes - 1
         return first_s + later * later_s < _CLEARLY * (self._first_s + later * kept_s)
 
-    def _fills_faster(self, diagnosis: WorkloadDiagnosis, inlined: Proposal | Skipped) -> bool:
+    def _fills_faster(self, context: Context, inlined: Proposal | Skipped) -> bool:
         """Whether the first epoch, which fills it, weighs enough to be made brief first."""
         if isinstance(inlined, Skipped):
             return False
-        later_s = (diagnosis.workload.min_passes - 1) * self.cached_costs.step_s()
+        later_s = (context.workload.min_passes - 1) * self.cached_costs.step_s()
         moved = {edit.stage for edit in inlined.edits if isinstance(edit, InlineMap)}
         first_s = self._first_s
         return self.costs.with_inlined_stages(moved).step_s() + later_s < _CLEARLY * (
@@ -245,10 +208,11 @@ class CacheCandidate(Record, frozen=True, kw_only=True):
         return min(self.costs.step_s(), self.costs.measured_step_s)
 
 
-def _fit_behind(diagnosis: WorkloadDiagnosis, highest: int, room: float) -> bool:
+def _fit_behind(context: Context, highest: int) -> bool:
     """Whether batches of what a map makes could be kept as they are."""
-    behind = (s for s in diagnosis.stages if s.index > highest and highest in subtree_indices(s))
-    return any(s.kind in _BATCHES and s.cache_point and cache_bytes(s) <= room for s in behind)
+    behind = (s for s in context.stages if s.index > highest and highest in subtree_indices(s))
+    batches = (s for s in behind if s.kind in _BATCHES and s.cache_point)
+    return any(cache_bytes(s) <= context.memory_budget_bytes for s in batches)
 
 
 def _in_parallel(answer: Proposal | Skipped, stage: Stage) -> tuple[Edit, ...]:

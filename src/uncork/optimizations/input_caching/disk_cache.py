@@ -17,27 +17,25 @@ from __future__ import annotations
 import math
 from typing import Final, final
 
-from uncork.core.base.machine import Machine
-from uncork.core.costmodel.attribution import attribute_costs
 from uncork.core.costmodel.cache_candidates import cacheable_forms
 from uncork.core.costmodel.step_cost import StepCosts, predict_gain
-from uncork.core.documents.diagnosis import WorkloadDiagnosis
-from uncork.core.documents.plan import Policy
 from uncork.core.edits.pipeline import DiskCache
 from uncork.core.evidence.stage import Stage
 from uncork.core.evidence.storage import CacheFolder, cache_files_bytes
+from uncork.optimizations.base.preconditions import (
+    pipeline_refusal,
+    single_pass_refusal,
+    strategy_refusal,
+)
 from uncork.optimizations.base.proposal import (
-    MIN_PREDICTED_SPEEDUP,
+    Context,
     Optimization,
     Proposal,
     Skipped,
+    best_gain,
+    is_worth_trying,
 )
-from uncork.optimizations.input_caching.cache import (
-    CacheCandidate,
-    cache_budget_bytes,
-    cache_bytes,
-    cacheable_stages,
-)
+from uncork.optimizations.input_caching.cache import CacheCandidate, cache_bytes, cacheable_stages
 
 # While it is tried there are two of them: the one that is timed, and the one that is compared.
 _AT_ONCE: Final = 2
@@ -58,29 +56,28 @@ class DiskCacheOptimization(Optimization):
     name = "disk_cache"
     stage = "input"
     guarantee = "exact"
+    preconditions = (pipeline_refusal, single_pass_refusal)
 
-    def propose(
-        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
-    ) -> Proposal | Skipped:
+    def _propose(self, context: Context) -> Proposal | Skipped:
         """The legal cache predicted to win most; of equal ones the smaller, then the later."""
-        lasting = cacheable_stages(diagnosis)
+        lasting = cacheable_stages(context)
         if isinstance(lasting, Skipped):
             return lasting
-        disk, room = diagnosis.cache_folder, cache_budget_bytes(diagnosis, policy)
-        costs = attribute_costs(diagnosis, machine.cpus)
+        costs = context.costs
         forms = [form for s in lasting for form in cacheable_forms(s, 0.0)]
-        in_memory = (form for form in forms if cache_bytes(form) <= room)
-        if any(
-            predict_gain(costs, costs.with_cached_stage(form)) >= MIN_PREDICTED_SPEEDUP
-            for form in in_memory
-        ):
+        in_memory = [form for form in forms if cache_bytes(form) <= context.memory_budget_bytes]
+        if in_memory and is_worth_trying(best_gain(costs, in_memory, costs.with_cached_stage)[1]):
             return Skipped(reason="memory has room for what would be kept: see cache")
-        missing = _no_folder(diagnosis, disk)
-        if missing or disk is None:
-            return missing or Skipped(reason="nothing is known of a folder for files")
+        reason, disk = _folder_refusal(context), context.diagnosis.cache_folder
+        if reason or disk is None:
+            return Skipped(reason=reason)
         fitting = [form for form in forms if _needed(form) <= disk.free_bytes]
         if not fitting:
-            return _no_space(disk, min(map(_needed, forms)))
+            needed = min(map(_needed, forms))
+            return Skipped(
+                reason=f"needs {needed / 1e9:.3g} GB in the folder of --disk-cache while it is "
+                f"tried, {disk.free_bytes / 1e9:.3g} GB are free"
+            )
         best = max(
             fitting,
             key=lambda s: (
@@ -99,48 +96,32 @@ class DiskCacheOptimization(Optimization):
             location=f"in {_values(best) / 1e9:.3g} GB of files",
             source_edit=_SOURCE,
         )
-        return _in_vain(diagnosis, policy, keeping, disk) or keeping.propose(
-            diagnosis, machine, policy
-        )
+        return _in_vain(context, keeping, disk) or keeping.propose(context)
 
 
-def _no_folder(diagnosis: WorkloadDiagnosis, disk: CacheFolder | None) -> Skipped | None:
+def _folder_refusal(context: Context) -> str:
     """Set when there is nowhere to keep files."""
+    disk = context.diagnosis.cache_folder
     if disk is None:
-        return Skipped(reason="files are kept only where you say so: --disk-cache DIR")
-    if disk.refusal_reason:
-        return Skipped(reason=disk.refusal_reason)
-    work = diagnosis.workload
-    if work.is_distributed or work.replicas > 1:
-        return Skipped(reason="not tried under a tf.distribute strategy yet")
-    return None
+        return "files are kept only where you say so: --disk-cache DIR"
+    return disk.refusal_reason or strategy_refusal(context)
 
 
-def _no_space(disk: CacheFolder, needed: int) -> Skipped:
-    return Skipped(
-        reason=f"needs {needed / 1e9:.3g} GB in the folder of --disk-cache while it is tried, "
-        f"{disk.free_bytes / 1e9:.3g} GB are free"
-    )
-
-
-def _in_vain(
-    diagnosis: WorkloadDiagnosis, policy: Policy, keeping: CacheCandidate, disk: CacheFolder
-) -> Skipped | None:
+def _in_vain(context: Context, keeping: CacheCandidate, disk: CacheFolder) -> Skipped | None:
     """Set when the epochs are too few to win back the writing, or too long to be compared."""
     point, now = keeping.stage.cache_point, keeping.costs
     per_step = keeping.stage.elements_per_step
-    if predict_gain(now, keeping.cached_costs) < MIN_PREDICTED_SPEEDUP or not (
-        point and per_step and disk.write_cost
-    ):
+    is_worthwhile = is_worth_trying(predict_gain(now, keeping.cached_costs))
+    if not (is_worthwhile and point and per_step and disk.write_cost):
         return None
-    if _INDEX_BYTES * point.element_count > diagnosis.memory_available_bytes / 2:
+    if _INDEX_BYTES * point.element_count > context.diagnosis.memory_available_bytes / 2:
         return Skipped(
             reason=f"the index of {point.element_count:,} elements takes "
             f"{_INDEX_BYTES * point.element_count / 1e9:.1f} GB of memory while the files are "
             "written"
         )
     as_it_is_s = min(now.step_s(), now.measured_step_s)
-    passes = _passes(diagnosis, point.element_count / per_step)
+    passes = _passes(context, point.element_count / per_step)
     writing_s = per_step * disk.write_cost.wall_s(point.value_bytes / point.element_count)
     spared_s = (passes - 1) * (as_it_is_s - keeping.cached_costs.step_s())
     if spared_s <= writing_s:
@@ -149,7 +130,7 @@ def _in_vain(
             f"{max(0.0, passes):.3g} passes over the data"
         )
     epoch_s = (as_it_is_s + writing_s) * point.element_count / per_step
-    if epoch_s > _MOST_OF_BUDGET * policy.budget_s:
+    if epoch_s > _MOST_OF_BUDGET * context.policy.budget_s:
         return Skipped(
             reason=f"an epoch takes {epoch_s:.0f} s, and several must be compared: give --budget "
             f"{math.ceil(epoch_s / _MOST_OF_BUDGET)}"
@@ -157,9 +138,9 @@ def _in_vain(
     return None
 
 
-def _passes(diagnosis: WorkloadDiagnosis, steps: float) -> float:
+def _passes(context: Context, steps: float) -> float:
     """How often the whole training goes through the data, of so many steps."""
-    work = diagnosis.workload
+    work = context.workload
     return work.min_passes * (1.0 if work.steps_per_epoch is None else work.steps_per_epoch / steps)
 
 

@@ -12,25 +12,22 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from uncork.core.base.machine import Machine
-from uncork.core.costmodel.attribution import attribute_costs
-from uncork.core.costmodel.step_cost import predict_gain
-from uncork.core.documents.diagnosis import WorkloadDiagnosis
-from uncork.core.documents.plan import Policy
 from uncork.core.edits.pipeline import PyFunctionCache
 from uncork.core.evidence.stage import Stage
-from uncork.optimizations.base.preconditions import pipeline_refusal, single_pass_refusal
+from uncork.optimizations.base.preconditions import (
+    explicit_steps_refusal,
+    pipeline_refusal,
+    single_pass_refusal,
+)
 from uncork.optimizations.base.proposal import (
-    MIN_PREDICTED_SPEEDUP,
+    Context,
     Optimization,
     Proposal,
     Skipped,
-    low_gain_refusal,
+    best_gain,
+    memory_refusal,
 )
-from uncork.optimizations.input_parallelism.autotune_off import (
-    autotune_off_edits,
-    can_stop_autotuner,
-)
+from uncork.optimizations.input_parallelism.autotune_off import following_autotune_off_edits
 
 _SOURCE: Final = """\
 @functools.cache
@@ -45,41 +42,31 @@ class PyFunctionCacheOptimization(Optimization):
     name = "py_function_cache"
     stage = "input"
     guarantee = "exact"
+    preconditions = (pipeline_refusal, explicit_steps_refusal, single_pass_refusal)
 
-    def propose(
-        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
-    ) -> Proposal | Skipped:
+    def _propose(self, context: Context) -> Proposal | Skipped:
         """The map that is predicted to win most, where all its answers fit the memory budget."""
-        skipped = pipeline_refusal(diagnosis) or _skipped(diagnosis)
-        if skipped:
-            return skipped
-        room = policy.memory_share * diagnosis.memory_available_bytes
-        asked = [s for s in diagnosis.stages if s.kind == "map" and s.memoization is not None]
-        fitting = [s for s in asked if _bytes(s) <= room]
+        budget = context.memory_budget_bytes
+        asked = [s for s in context.stages if s.kind == "map" and s.memoization is not None]
+        fitting = [s for s in asked if _bytes(s) <= budget]
         if not asked:
             return Skipped(
                 reason="no map calls Python that was seen to answer the same in every epoch"
             )
         if not fitting:
-            smallest = min(map(_bytes, asked))
-            return Skipped(
-                reason=f"needs {smallest / 1e9:.1f} GB of memory, the budget is {room / 1e9:.1f} GB"
-            )
-        costs = attribute_costs(diagnosis, machine.cpus)
-        best = max(fitting, key=lambda s: predict_gain(costs, costs.with_memoized_stage(s.index)))
-        predicted = predict_gain(costs, costs.with_memoized_stage(best.index))
-        if predicted < MIN_PREDICTED_SPEEDUP:
-            return low_gain_refusal(predicted)
+            return memory_refusal(min(map(_bytes, asked)), budget)
+        costs = context.costs
+        best, predicted = best_gain(costs, fitting, lambda s: costs.with_memoized_stage(s.index))
         assert best.memoization is not None
         keep = PyFunctionCache(
             stage=best.index,
-            expected_digest=diagnosis.workload.pipeline_digest,
+            expected_digest=context.pipeline_digest,
             size_bytes=best.memoization.total_bytes,
             code_digest=best.memoization.code_digest,
         )
-        quiet = can_stop_autotuner(diagnosis, costs.with_memoized_stage(best.index))
+        following = following_autotune_off_edits(context, costs.with_memoized_stage(best.index))
         return Proposal(
-            edits=(keep, *(autotune_off_edits(diagnosis, expects="") if quiet else ())),
+            edits=(keep, *following),
             predicted=predicted,
             at=best.python_code_at or best.at,
             rationale=(
@@ -88,12 +75,6 @@ class PyFunctionCacheOptimization(Optimization):
             ),
             source_edit=_SOURCE,
         )
-
-
-def _skipped(diagnosis: WorkloadDiagnosis) -> Skipped | None:
-    if diagnosis.workload.has_explicit_steps:
-        return Skipped(reason="with steps_per_epoch an epoch need not begin where the data does")
-    return single_pass_refusal(diagnosis)
 
 
 def _bytes(stage: Stage) -> int:

@@ -12,18 +12,8 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from uncork.core.base.machine import Machine
-from uncork.core.documents.diagnosis import WorkloadDiagnosis
-from uncork.core.documents.plan import Policy
-from uncork.core.documents.workload import Workload
 from uncork.core.edits.edit import ArrayFeed
-from uncork.optimizations.base.proposal import (
-    MIN_PREDICTED_SPEEDUP,
-    Optimization,
-    Proposal,
-    Skipped,
-    low_gain_refusal,
-)
+from uncork.optimizations.base.proposal import Context, Optimization, Proposal, Skipped
 
 # Of what the steps of ten small trainings waited for, a third to all was spared.
 _SPARED: Final = 0.5
@@ -36,43 +26,8 @@ dataset = (
 )"""
 
 
-@final
-class ArrayFeedOptimization(Optimization):
-    """Keras's own pipeline of arrays, on fewer threads."""
-
-    name = "array_feed"
-    stage = "input"
-    guarantee = "exact"
-
-    def propose(
-        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
-    ) -> Proposal | Skipped:
-        """Where a ``fit`` of many steps is given arrays, and waits for them."""
-        del machine, policy
-        work = diagnosis.workload
-        skipped = _skipped(work)
-        if skipped:
-            return Skipped(reason=skipped)
-        predicted = diagnosis.speedup_without_input_wait(_SPARED)
-        if predicted < MIN_PREDICTED_SPEEDUP:
-            return low_gain_refusal(predicted)
-        return Proposal(
-            edits=(ArrayFeed(),),
-            predicted=predicted,
-            at=work.at,
-            rationale="batches of the arrays are cut without handing them from thread to thread",
-            source_edit=_SOURCE,
-            prerequisite=_first(diagnosis),
-        )
-
-
-def _first(diagnosis: WorkloadDiagnosis) -> str:
-    """Where Python between the steps takes longer than their wait, it hides what is gained."""
-    shares = diagnosis.breakdown
-    return "steps_per_execution" if shares.get("host", 0.0) > shares.get("input", 0.0) else ""
-
-
-def _skipped(work: Workload) -> str:
+def _refusal(context: Context) -> str:
+    work = context.workload
     if work.kind != "fit" or work.data_kind != "numpy":
         return f"fed by {work.data_kind}, not by arrays that fit is given"
     if work.is_fit_in_loop:
@@ -80,3 +35,30 @@ def _skipped(work: Workload) -> str:
     if work.is_distributed:
         return "a tf.distribute strategy makes another pipeline of the arrays"
     return ""
+
+
+@final
+class ArrayFeedOptimization(Optimization):
+    """Keras's own pipeline of arrays, on fewer threads."""
+
+    name = "array_feed"
+    stage = "input"
+    guarantee = "exact"
+    preconditions = (_refusal,)
+
+    def _propose(self, context: Context) -> Proposal | Skipped:
+        """Where a ``fit`` of many steps is given arrays, and waits for them."""
+        return Proposal(
+            edits=(ArrayFeed(),),
+            predicted=context.diagnosis.speedup_without_input_wait(_SPARED),
+            at=context.workload.at,
+            rationale="batches of the arrays are cut without handing them from thread to thread",
+            source_edit=_SOURCE,
+            prerequisite=_first(context),
+        )
+
+
+def _first(context: Context) -> str:
+    """Where Python between the steps takes longer than their wait, it hides what is gained."""
+    shares = context.diagnosis.breakdown
+    return "steps_per_execution" if shares.get("host", 0.0) > shares.get("input", 0.0) else ""

@@ -14,18 +14,15 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from uncork.core.base.machine import Machine
-from uncork.core.costmodel.attribution import attribute_costs
 from uncork.core.costmodel.step_cost import predict_gain, stages_worth_inlining
-from uncork.core.documents.diagnosis import WorkloadDiagnosis
-from uncork.core.documents.plan import Policy
 from uncork.core.edits.pipeline import InlineMap
 from uncork.optimizations.base.preconditions import pipeline_refusal
 from uncork.optimizations.base.proposal import (
-    MIN_PREDICTED_SPEEDUP,
+    Context,
     Optimization,
     Proposal,
     Skipped,
+    is_worth_trying,
     low_gain_refusal,
 )
 
@@ -41,31 +38,27 @@ class InlineMapOptimization(Optimization):
     name = "inline_map"
     stage = "input"
     guarantee = "exact"
+    preconditions = (pipeline_refusal,)
 
-    def propose(
-        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
-    ) -> Proposal | Skipped:
+    def _propose(self, context: Context) -> Proposal | Skipped:
         """All maps that are predicted to cost less so, and hold up nothing."""
-        missing = pipeline_refusal(diagnosis)
-        if missing:
-            return missing
-        if not any(s.inlined_cost for s in diagnosis.stages):
+        if not any(s.inlined_cost for s in context.stages):
             return Skipped(reason="no map that its consumer could run by itself")
-        costs = attribute_costs(diagnosis, machine.cpus)
+        costs = context.costs
         chosen = stages_worth_inlining(costs)
         predicted = predict_gain(costs, costs.with_inlined_stages(chosen))
-        if predicted < MIN_PREDICTED_SPEEDUP:
+        if not is_worth_trying(predicted):
             return low_gain_refusal(predicted)
         # From the highest down: what is put above a map leaves the numbers of those below it.
         first, *others = chosen
-        names = " and ".join(diagnosis.stages[i].name or "the map" for i in chosen)
+        names = " and ".join(context.stages[i].name or "the map" for i in chosen)
         return Proposal(
             edits=(
-                InlineMap(stage=first, expected_digest=diagnosis.workload.pipeline_digest),
+                InlineMap(stage=first, expected_digest=context.pipeline_digest),
                 *(InlineMap(stage=stage, expected_digest="") for stage in others),
             ),
             predicted=predicted,
-            at=diagnosis.stages[first].at,
+            at=context.stages[first].at,
             rationale=f"{names} run in the thread that asks, not in another one for each element",
             source_edit=_SOURCE,
         )

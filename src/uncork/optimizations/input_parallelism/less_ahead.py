@@ -12,20 +12,11 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from uncork.core.base.machine import Machine
-from uncork.core.costmodel.attribution import attribute_costs, discarded_cpu_s
+from uncork.core.costmodel.attribution import discarded_cpu_s
 from uncork.core.costmodel.step_cost import predict_gain
-from uncork.core.documents.diagnosis import WorkloadDiagnosis
-from uncork.core.documents.plan import Policy
 from uncork.core.edits.pipeline import LessAhead
 from uncork.optimizations.base.preconditions import pipeline_refusal
-from uncork.optimizations.base.proposal import (
-    MIN_PREDICTED_SPEEDUP,
-    Optimization,
-    Proposal,
-    Skipped,
-    low_gain_refusal,
-)
+from uncork.optimizations.base.proposal import Context, Optimization, Proposal, Skipped
 
 _SOURCE: Final = """\
 dataset.map(function, num_parallel_calls=tf.data.AUTOTUNE)
@@ -39,30 +30,22 @@ class LessAheadOptimization(Optimization):
     name = "less_ahead"
     stage = "input"
     guarantee = "exact"
+    preconditions = (pipeline_refusal,)
 
-    def propose(
-        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
-    ) -> Proposal | Skipped:
+    def _propose(self, context: Context) -> Proposal | Skipped:
         """Every prefetch and parallel map that works in vain."""
-        missing = pipeline_refusal(diagnosis)
-        if missing:
-            return missing
-        told = [s for s in diagnosis.stages if s.prefetched_elements]
+        told = [s for s in context.stages if s.prefetched_elements]
         if not told:
             return Skipped(reason="nothing was told how much to prepare ahead")
-        wasteful = [s for s in told if discarded_cpu_s(diagnosis, s)]
+        wasteful = [s for s in told if discarded_cpu_s(context.diagnosis, s)]
         if not wasteful:
             return Skipped(reason="what is prepared ahead is taken")
-        costs = attribute_costs(diagnosis, machine.cpus)
-        predicted = predict_gain(
-            costs,
-            costs.without_unattributed_cpu(max(discarded_cpu_s(diagnosis, s) for s in wasteful)),
-        )
-        if predicted < MIN_PREDICTED_SPEEDUP:
-            return low_gain_refusal(predicted)
+        costs = context.costs
+        discarded_s = max(discarded_cpu_s(context.diagnosis, s) for s in wasteful)
+        predicted = predict_gain(costs, costs.without_unattributed_cpu(discarded_s))
         # All of them: a short buffer in front of a long one is filled for the long one.
         most = max(s.prefetched_elements or 0 for s in wasteful)
-        expected = (diagnosis.workload.pipeline_digest, *[""] * (len(wasteful) - 1))
+        expected = (context.pipeline_digest, *[""] * (len(wasteful) - 1))
         return Proposal(
             edits=tuple(
                 LessAhead(stage=s.index, expected_digest=e)

@@ -16,22 +16,20 @@ from __future__ import annotations
 import math
 from typing import Final, final
 
-from uncork.core.base.machine import Machine
-from uncork.core.costmodel.attribution import attribute_costs
 from uncork.core.costmodel.step_cost import predict_gain
-from uncork.core.documents.diagnosis import WorkloadDiagnosis
-from uncork.core.documents.plan import Policy
 from uncork.core.edits.edit import MAX_PROCESSES, PREFETCHED_BATCHES_PER_WORKER, LoaderProcesses
+from uncork.optimizations.base.preconditions import pydataset_refusal
 from uncork.optimizations.base.proposal import (
-    MIN_PREDICTED_SPEEDUP,
+    Context,
     Optimization,
     Proposal,
     Skipped,
+    is_worth_trying,
     low_gain_refusal,
 )
 from uncork.optimizations.input_parallelism.loader_workers import (
     DEFAULT_QUEUE_BATCHES,
-    loader_or_refusal,
+    workers_refusal,
 )
 
 # Of memory, what a process has for itself: pages with counts of references, which it writes.
@@ -50,38 +48,36 @@ class LoaderProcessesOptimization(Optimization):
     stage = "input"
     guarantee = "exact"
     fallback_guarantee = "resampled"
+    preconditions = (pydataset_refusal, workers_refusal)
 
-    def propose(
-        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
-    ) -> Proposal | Skipped:
+    def _propose(self, context: Context) -> Proposal | Skipped:
         """As many processes as there are cores."""
-        loader = loader_or_refusal(diagnosis)
-        if isinstance(loader, Skipped):
-            return loader
+        loader = next(s for s in context.stages if s.kind == "pydataset")
         if loader.multiprocess_wall_s_per_element is None:
             return Skipped(
                 reason="threads do as well, or the loader changes something, uses a library that "
                 "may hang in a forked process, or takes less than 1 ms a batch"
             )
-        costs = attribute_costs(diagnosis, machine.cpus)
+        costs = context.costs
         predicted = predict_gain(costs, costs.with_loader_processes(loader.index))
-        if predicted < MIN_PREDICTED_SPEEDUP:
+        if not is_worth_trying(predicted):
             return low_gain_refusal(predicted)
-        processes = min(MAX_PROCESSES, math.ceil(machine.cpus))
+        processes = min(MAX_PROCESSES, math.ceil(context.machine.cpus))
         ahead = PREFETCHED_BATCHES_PER_WORKER * processes  # waiting, and as many that are asked for
         queued = (max(DEFAULT_QUEUE_BATCHES, ahead) + ahead) * (loader.bytes_per_element or 0)
         taken = queued + processes * _OWN_BYTES
-        if taken > policy.memory_share * diagnosis.memory_available_bytes:
+        if taken > context.memory_budget_bytes:
             return Skipped(
                 reason=f"processes and batches would take {taken / 1e9:.1f} GB of memory"
             )
-        edit = LoaderProcesses(
-            processes=processes,
-            expected_digest=diagnosis.workload.loader_digest,
-            is_random=loader.is_random,
-        )
         return Proposal(
-            edits=(edit,),
+            edits=(
+                LoaderProcesses(
+                    processes=processes,
+                    expected_digest=context.workload.loader_digest,
+                    is_random=loader.is_random,
+                ),
+            ),
             predicted=predicted,
             at=loader.at,
             rationale=(

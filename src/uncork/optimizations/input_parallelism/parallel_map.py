@@ -10,20 +10,10 @@ from __future__ import annotations
 
 from typing import final
 
-from uncork.core.base.machine import Machine
-from uncork.core.costmodel.attribution import attribute_costs
-from uncork.core.costmodel.step_cost import predict_gain
-from uncork.core.documents.diagnosis import WorkloadDiagnosis
-from uncork.core.documents.plan import Policy
 from uncork.core.edits.pipeline import ParallelMap
+from uncork.core.evidence.stage import Stage
 from uncork.optimizations.base.preconditions import pipeline_refusal
-from uncork.optimizations.base.proposal import (
-    MIN_PREDICTED_SPEEDUP,
-    Optimization,
-    Proposal,
-    Skipped,
-    low_gain_refusal,
-)
+from uncork.optimizations.base.proposal import Context, Optimization, Proposal, Skipped, best_gain
 
 
 @final
@@ -33,29 +23,17 @@ class ParallelMapOptimization(Optimization):
     name = "parallel_map"
     stage = "input"
     guarantee = "resampled"
+    preconditions = (pipeline_refusal,)
 
-    def propose(
-        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
-    ) -> Proposal | Skipped:
+    def _propose(self, context: Context) -> Proposal | Skipped:
         """The serial map that is predicted to win most."""
-        missing = pipeline_refusal(diagnosis)
-        if missing:
-            return missing
-        # Python code would only queue for the interpreter's lock, and may not be thread-safe.
-        serial = [
-            s for s in diagnosis.stages if _is_serial_map(s.kind, s.parallelism, s.has_python_code)
-        ]
+        serial = [s for s in context.stages if _is_serial_map(s)]
         if not serial:
             return Skipped(reason="no serial map")
-        costs = attribute_costs(diagnosis, machine.cpus)
-        best = max(serial, key=lambda s: predict_gain(costs, costs.with_parallel_stage(s.index)))
-        predicted = predict_gain(costs, costs.with_parallel_stage(best.index))
-        if predicted < MIN_PREDICTED_SPEEDUP:
-            return low_gain_refusal(predicted)
+        costs = context.costs
+        best, predicted = best_gain(costs, serial, lambda s: costs.with_parallel_stage(s.index))
         return Proposal(
-            edits=(
-                ParallelMap(stage=best.index, expected_digest=diagnosis.workload.pipeline_digest),
-            ),
+            edits=(ParallelMap(stage=best.index, expected_digest=context.pipeline_digest),),
             predicted=predicted,
             at=best.at,
             rationale=f"{best.name or 'the map'} runs on several elements at once",
@@ -63,5 +41,6 @@ class ParallelMapOptimization(Optimization):
         )
 
 
-def _is_serial_map(kind: str, parallelism: int | None, python: bool) -> bool:
-    return kind == "map" and parallelism == 1 and not python
+def _is_serial_map(stage: Stage) -> bool:
+    # Python code would only queue for the interpreter's lock, and may not be thread-safe.
+    return stage.kind == "map" and stage.parallelism == 1 and not stage.has_python_code

@@ -9,19 +9,10 @@ from __future__ import annotations
 
 from typing import final
 
-from uncork.core.base.machine import Machine
 from uncork.core.costmodel.attribution import overlapped_step_s
-from uncork.core.documents.diagnosis import WorkloadDiagnosis
-from uncork.core.documents.plan import Policy
 from uncork.core.edits.pipeline import Prefetch
 from uncork.optimizations.base.preconditions import pipeline_refusal
-from uncork.optimizations.base.proposal import (
-    MIN_PREDICTED_SPEEDUP,
-    Optimization,
-    Proposal,
-    Skipped,
-    low_gain_refusal,
-)
+from uncork.optimizations.base.proposal import Context, Optimization, Proposal, Skipped
 
 
 @final
@@ -31,26 +22,20 @@ class PrefetchOptimization(Optimization):
     name = "prefetch"
     stage = "input"
     guarantee = "exact"
+    preconditions = (pipeline_refusal,)
 
-    def propose(
-        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
-    ) -> Proposal | Skipped:
+    def _propose(self, context: Context) -> Proposal | Skipped:
         """A prefetch where the pipeline does not end in one."""
-        missing = pipeline_refusal(diagnosis)
-        if missing:
-            return missing
-        behind = [s for s in reversed(diagnosis.stages) if s.kind != "options"]
+        behind = [s for s in reversed(context.stages) if s.kind != "options"]
         if behind and behind[0].kind == "prefetch":
             return Skipped(reason="the pipeline ends in a prefetch already")
-        if diagnosis.workload.has_default_rewrites:
+        if context.workload.has_default_rewrites:
             return Skipped(reason="TensorFlow injects a prefetch by itself")
         # Without overlap a step lasts as long as its input and its training together.
-        overlapped = overlapped_step_s(diagnosis, machine.cpus)
-        predicted = max(1.0, diagnosis.step_s / overlapped) if overlapped else 1.0
-        if predicted < MIN_PREDICTED_SPEEDUP:
-            return low_gain_refusal(predicted)
+        overlapped = overlapped_step_s(context.diagnosis, context.machine.cpus)
+        predicted = max(1.0, context.diagnosis.step_s / overlapped) if overlapped else 1.0
         return Proposal(
-            edits=(Prefetch(expected_digest=diagnosis.workload.pipeline_digest),),
+            edits=(Prefetch(expected_digest=context.pipeline_digest),),
             predicted=predicted,
             at=behind[0].at if behind else None,
             rationale="input and training overlap",

@@ -9,19 +9,17 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from uncork.core.base.machine import Machine
-from uncork.core.costmodel.attribution import attribute_costs
 from uncork.core.costmodel.step_cost import predict_gain
-from uncork.core.documents.diagnosis import WorkloadDiagnosis
-from uncork.core.documents.plan import Policy
 from uncork.core.edits.pipeline import DecodeAndCrop
 from uncork.core.evidence.stage_graph import find_cropping_maps
 from uncork.optimizations.base.preconditions import pipeline_refusal
 from uncork.optimizations.base.proposal import (
-    MIN_PREDICTED_SPEEDUP,
+    Context,
     Optimization,
     Proposal,
     Skipped,
+    best_gain,
+    is_worth_trying,
     low_gain_refusal,
 )
 
@@ -39,21 +37,16 @@ class DecodeAndCropOptimization(Optimization):
     name = "decode_and_crop"
     stage = "input"
     guarantee = "exact"
+    preconditions = (pipeline_refusal,)
 
-    def propose(
-        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
-    ) -> Proposal | Skipped:
+    def _propose(self, context: Context) -> Proposal | Skipped:
         """The map that spends most on pixels that it crops away."""
-        missing = pipeline_refusal(diagnosis)
-        if missing:
-            return missing
-        cropping = [s for s in diagnosis.stages if s.cropped_cpu_s_per_element is not None]
+        cropping = [s for s in context.stages if s.cropped_cpu_s_per_element is not None]
         if not cropping:
             return Skipped(reason="no map crops a JPEG image that it decodes")
-        costs = attribute_costs(diagnosis, machine.cpus)
-        best = max(cropping, key=lambda s: predict_gain(costs, costs.with_partial_decode(s.index)))
-        predicted = predict_gain(costs, costs.with_partial_decode(best.index))
-        if predicted < MIN_PREDICTED_SPEEDUP:
+        costs = context.costs
+        best, predicted = best_gain(costs, cropping, lambda s: costs.with_partial_decode(s.index))
+        if not is_worth_trying(predicted):
             return low_gain_refusal(predicted)
         in_two = (
             best.parallelism == 1
@@ -62,20 +55,17 @@ class DecodeAndCropOptimization(Optimization):
         )
         if in_two and predict_gain(costs, costs.with_split_stage(best.index)) > predicted:
             return Skipped(reason="on all cores the whole images are decoded sooner")
-        maps = find_cropping_maps(diagnosis.stages, best.index)
+        maps = find_cropping_maps(context.stages, best.index)
         whole_s = sum(stage.cpu_s_per_element or 0.0 for stage in maps)
         spared = 1 - (best.cropped_cpu_s_per_element or 0.0) / (whole_s or 1.0)
         names = " and ".join(stage.name or "the map" for stage in maps)
         return Proposal(
-            edits=(
-                DecodeAndCrop(stage=best.index, expected_digest=diagnosis.workload.pipeline_digest),
-            ),
+            edits=(DecodeAndCrop(stage=best.index, expected_digest=context.pipeline_digest),),
             predicted=predicted,
             at=maps[0].at,
             rationale=(
                 f"{spared:.0%} of {names} is for pixels that are cropped away; an error in what "
-                "is "
-                "left out is not met any more"
+                "is left out is not met any more"
             ),
             source_edit=_SOURCE,
         )

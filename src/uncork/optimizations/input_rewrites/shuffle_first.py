@@ -12,17 +12,15 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from uncork.core.base.machine import Machine
-from uncork.core.costmodel.attribution import attribute_costs, unexplained_cpu_s
-from uncork.core.documents.diagnosis import WorkloadDiagnosis
-from uncork.core.documents.plan import Policy
+from uncork.core.costmodel.attribution import unexplained_cpu_s
 from uncork.core.edits.pipeline import ShuffleFirst
 from uncork.optimizations.base.preconditions import pipeline_refusal, shuffle_memory_refusal
 from uncork.optimizations.base.proposal import (
-    MIN_PREDICTED_SPEEDUP,
+    Context,
     Optimization,
     Proposal,
     Skipped,
+    is_worth_trying,
     low_gain_refusal,
 )
 
@@ -38,33 +36,25 @@ class ShuffleFirstOptimization(Optimization):
     name = "shuffle_first"
     stage = "input"
     guarantee = "exact"
+    preconditions = (pipeline_refusal,)
 
-    def propose(
-        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
-    ) -> Proposal | Skipped:
+    def _propose(self, context: Context) -> Proposal | Skipped:
         """The shuffle whose filling holds the training up most."""
-        missing = pipeline_refusal(diagnosis)
-        if missing:
-            return missing
-        candidates = [s for s in diagnosis.stages if s.shuffle_buffer]
+        candidates = [s for s in context.stages if s.shuffle_buffer]
         if not candidates:
             return Skipped(reason="no shuffle follows maps that could as well follow it")
-        costs = attribute_costs(diagnosis, machine.cpus).without_unattributed_cpu(
-            unexplained_cpu_s(diagnosis)
-        )
+        costs = context.costs.without_unattributed_cpu(unexplained_cpu_s(context.diagnosis))
         best = max(candidates, key=lambda s: costs.shuffle_refill_step_s(s.index))
         alone = costs.step_s()
         predicted = max(1.0, costs.shuffle_refill_step_s(best.index) / alone) if alone else 1.0
-        if predicted < MIN_PREDICTED_SPEEDUP:
+        if not is_worth_trying(predicted):
             return low_gain_refusal(predicted)
         assert best.shuffle_buffer is not None
-        full = shuffle_memory_refusal(diagnosis, policy, best.shuffle_buffer.movable_maps)
+        full = shuffle_memory_refusal(context, best.shuffle_buffer.movable_maps)
         if full:
             return full
         return Proposal(
-            edits=(
-                ShuffleFirst(stage=best.index, expected_digest=diagnosis.workload.pipeline_digest),
-            ),
+            edits=(ShuffleFirst(stage=best.index, expected_digest=context.pipeline_digest),),
             predicted=predicted,
             at=best.at,
             rationale=(

@@ -16,19 +16,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, final
 
-from uncork.core.base.machine import Machine
-from uncork.core.costmodel.attribution import attribute_costs
 from uncork.core.costmodel.step_cost import predict_gain, stages_worth_vectorizing
-from uncork.core.documents.diagnosis import WorkloadDiagnosis
-from uncork.core.documents.plan import Policy
 from uncork.core.edits.pipeline import VectorizeMap
 from uncork.core.evidence.stage import Stage
 from uncork.optimizations.base.preconditions import pipeline_refusal, shuffle_memory_refusal
 from uncork.optimizations.base.proposal import (
-    MIN_PREDICTED_SPEEDUP,
+    Context,
     Optimization,
     Proposal,
     Skipped,
+    is_worth_trying,
     low_gain_refusal,
 )
 
@@ -48,29 +45,25 @@ class VectorizeOptimization(Optimization):
     stage = "input"
     guarantee = "exact"
     fallback_guarantee = "rounding"
+    preconditions = (pipeline_refusal,)
 
-    def propose(
-        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
-    ) -> Proposal | Skipped:
+    def _propose(self, context: Context) -> Proposal | Skipped:
         """The maps below a batch, from the highest down, that are predicted to win most."""
-        missing = pipeline_refusal(diagnosis)
-        if missing:
-            return missing
-        if not any(s.vectorized_cost for s in diagnosis.stages):
+        if not any(s.vectorized_cost for s in context.stages):
             return Skipped(reason="no map below a batch could take all of it at once")
-        costs = attribute_costs(diagnosis, machine.cpus)
+        costs = context.costs
         chosen = stages_worth_vectorizing(costs)
         predicted = predict_gain(costs, costs.with_vectorized_stages(chosen))
-        if predicted < MIN_PREDICTED_SPEEDUP:
+        if not is_worth_trying(predicted):
             return low_gain_refusal(predicted)
-        full = shuffle_memory_refusal(diagnosis, policy, chosen, _staying(diagnosis, chosen))
+        full = shuffle_memory_refusal(context, chosen, _staying(context, chosen))
         if full:
             return full
         first, *others = chosen
-        top = diagnosis.stages[first]
+        top = context.stages[first]
         # Moving one map leaves those below it where they were; the tree is another, though.
         edits = (
-            VectorizeMap(stage=first, expected_digest=diagnosis.workload.pipeline_digest),
+            VectorizeMap(stage=first, expected_digest=context.pipeline_digest),
             *(VectorizeMap(stage=stage, expected_digest="") for stage in others),
         )
         return Proposal(
@@ -78,16 +71,16 @@ class VectorizeOptimization(Optimization):
             predicted=predicted,
             at=top.at,
             rationale=(
-                f"{' and '.join(_name(diagnosis.stages[i]) for i in chosen)} called once for a "
+                f"{' and '.join(_name(context.stages[i]) for i in chosen)} called once for a "
                 "whole batch"
             ),
-            source_edit=_IN_PART if _staying(diagnosis, chosen) else _SOURCE,
+            source_edit=_IN_PART if _staying(context, chosen) else _SOURCE,
         )
 
 
-def _staying(diagnosis: WorkloadDiagnosis, maps: Iterable[int]) -> dict[int, int]:
+def _staying(context: Context, maps: Iterable[int]) -> dict[int, int]:
     """Of maps that are moved in part, bytes of an element of what stays before the batch."""
-    found = {i: diagnosis.stages[i].vectorized_cost for i in maps}
+    found = {i: context.stages[i].vectorized_cost for i in maps}
     return {i: v.unbatched_bytes for i, v in found.items() if v and v.unbatched_bytes is not None}
 
 

@@ -12,9 +12,6 @@ from __future__ import annotations
 from typing import Final, final
 
 from uncork.core.base.errors import shorten_list
-from uncork.core.base.machine import Machine
-from uncork.core.documents.diagnosis import WorkloadDiagnosis
-from uncork.core.documents.plan import Policy
 from uncork.core.edits.step import DtypePolicy
 from uncork.optimizations.base.preconditions import (
     mixed_policies_refusal,
@@ -22,15 +19,27 @@ from uncork.optimizations.base.preconditions import (
     unknown_length_refusal,
 )
 from uncork.optimizations.base.proposal import (
-    MIN_PREDICTED_SPEEDUP,
+    Context,
     Optimization,
     Proposal,
     Skipped,
+    is_worth_trying,
     low_gain_refusal,
 )
 
 # Ratio at best, where nothing was measured: half the bytes moved, and tensor cores.
 _AT_BEST: Final = 2.0
+
+
+def _refusal(context: Context) -> str:
+    if context.workload.is_fit_in_loop:
+        return "each call of fit would begin to look for its loss scale again"
+    if context.diagnosis.has_native_bfloat16:
+        return "this device computes bfloat16, which needs no loss scaling"
+    if not context.diagnosis.has_fast_float16:
+        known = "is not" if context.diagnosis.has_fast_float16 is False else "is not known to be"
+        return f"this device {known} faster in float16"
+    return ""
 
 
 @final
@@ -40,23 +49,15 @@ class MixedFloat16Optimization(Optimization):
     name = "mixed_float16"
     stage = "precision"
     guarantee = "precision"
+    preconditions = (policy_edit_refusal, _refusal, mixed_policies_refusal, unknown_length_refusal)
 
-    def propose(
-        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
-    ) -> Proposal | Skipped:
+    def _propose(self, context: Context) -> Proposal | Skipped:
         """float16, where it is all that the device has, and the kernels take their time."""
-        forbidden = (
-            policy_edit_refusal(diagnosis)
-            or _forbidden(diagnosis)
-            or unknown_length_refusal(diagnosis.workload)
-        )
-        if forbidden:
-            return forbidden
-        lower = diagnosis.float16_speedup
-        predicted = diagnosis.speedup_with_faster_step(lower.ratio if lower else _AT_BEST)
-        if predicted < MIN_PREDICTED_SPEEDUP:
+        lower = context.diagnosis.float16_speedup
+        predicted = context.diagnosis.speedup_with_faster_step(lower.ratio if lower else _AT_BEST)
+        if not is_worth_trying(predicted):
             return low_gain_refusal(predicted)
-        work = diagnosis.workload
+        work = context.workload
         keep = work.float32_layers("mixed_float16")
         return Proposal(
             edits=(
@@ -68,9 +69,9 @@ class MixedFloat16Optimization(Optimization):
                 ),
             ),
             predicted=predicted if lower else None,
-            at=diagnosis.workload.at,
+            at=work.at,
             rationale="half the bytes, float16 arithmetic of tensor cores, the loss scaled",
-            source_edit=_in_loop(keep) if work.kind == "custom_loop" else _source_edit(keep),
+            source_edit=_in_loop(keep) if context.is_loop else _source_edit(keep),
         )
 
 
@@ -85,15 +86,3 @@ def _in_loop(keep: tuple[str, ...]) -> str:
         "gradients = tape.gradient(optimizer.scale_loss(loss), weights)"
     )
     return f"{_source_edit(keep)}\n{scaled}"
-
-
-def _forbidden(diagnosis: WorkloadDiagnosis) -> Skipped | None:
-    work = diagnosis.workload
-    if work.is_fit_in_loop:
-        return Skipped(reason="each call of fit would begin to look for its loss scale again")
-    if diagnosis.has_native_bfloat16:
-        return Skipped(reason="this device computes bfloat16, which needs no loss scaling")
-    if not diagnosis.has_fast_float16:
-        known = "is not" if diagnosis.has_fast_float16 is False else "is not known to be"
-        return Skipped(reason=f"this device {known} faster in float16")
-    return mixed_policies_refusal(diagnosis)
