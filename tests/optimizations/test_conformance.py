@@ -41,7 +41,7 @@ MACHINES = {
 }
 
 # Proper names may begin a part of a sentence.
-NAMES = ("TensorFlow", "Python", "Keras", "XLA")
+NAMES = ("TensorFlow", "Python", "Keras", "XLA", "JAX", "Uncork")
 
 each = pytest.mark.parametrize("optimization", OPTIMIZATIONS, ids=lambda o: o.name)
 

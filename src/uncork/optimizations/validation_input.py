@@ -1,11 +1,11 @@
-"""Feed the validation as well as the training.
+"""Speed up the input of the validation like that of the training.
 
-After each epoch ``fit`` reads the validation data from the beginning, and trains nothing meanwhile.
-So its pipeline is asked for what would be proposed for a training's, as far as that is exact; the
-best of it is tried on validation steps, and counts by what an epoch with its validation gains.
+After each epoch ``fit`` reads the validation data from the start, and trains nothing meanwhile.
+Uncork proposes for its pipeline what it would propose for a training, as far as that is exact. It
+tries the best of these on validation steps, and counts the gain for an epoch with its validation.
 
-Legal because each of these edits is, of whatever data: it gives the same elements in the same order
-in every pass, and a validation that begins anew each time is such a pass.
+Legal because each of these edits is legal for any data: it gives the same elements in the same
+order in every pass, and a validation that starts again each time is such a pass.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from uncork.optimizations.input_parallelism.parallelize_prefix import Paralleliz
 from uncork.optimizations.input_parallelism.prefetch import PrefetchOptimization
 from uncork.optimizations.input_rewrites.vectorize import VectorizeOptimization
 
-# Of equal ones the first: what is not done again needs no threads.
-_WAYS: Final[tuple[Optimization, ...]] = (
+# Of equal gains the first wins: work that is not done needs no threads.
+_OPTIMIZATIONS: Final[tuple[Optimization, ...]] = (
     CacheOptimization(),
     ParallelizePrefixOptimization(),
     VectorizeOptimization(),
@@ -38,20 +38,20 @@ _WAYS: Final[tuple[Optimization, ...]] = (
 
 def _refusal(context: Context) -> str:
     if context.is_loop:
-        return "a loop of your own validates by itself"
+        return "your training loop runs its own validation"
     if context.diagnosis.validation is None:
         return (
-            "nothing is validated, or from data that has no end or that Python makes, or "
-            "under a tf.distribute strategy, or in a process that goes on"
+            "no validation, or one with endless data, data from Python or a tf.distribute "
+            "strategy, or in a process that continues"
         )
     if context.workload.validation_steps:
-        return "validation_steps is given: a cache would never see all of its data"
+        return "with validation_steps a cache never sees all validation data"
     return ""
 
 
 @final
 class ValidationInputOptimization(Optimization):
-    """The best exact edit of the validation's pipeline."""
+    """Apply the best exact edit to the pipeline of the validation."""
 
     name = "validation_input"
     stage = "input"
@@ -59,15 +59,17 @@ class ValidationInputOptimization(Optimization):
     preconditions = (_refusal,)
 
     def _propose(self, context: Context) -> Proposal | Skipped:
-        """Edits of one way, with the gain of an epoch and its validation."""
+        """Propose the edits of one optimization, with the gain for an epoch and its validation."""
         validating = validation_as_training(context.diagnosis)
         if validating is None:
             return _unknown(context)
-        answers = [way.propose(replace(context, diagnosis=validating)) for way in _WAYS]
-        ways = [answer for answer in answers if isinstance(answer, Proposal) and answer.predicted]
-        if not ways:
+        answers = [o.propose(replace(context, diagnosis=validating)) for o in _OPTIMIZATIONS]
+        proposals = [
+            answer for answer in answers if isinstance(answer, Proposal) and answer.predicted
+        ]
+        if not proposals:
             return next(answer for answer in answers if isinstance(answer, Skipped))
-        best = max(ways, key=lambda way: round(way.predicted or 1.0, 2))
+        best = max(proposals, key=lambda proposal: round(proposal.predicted or 1.0, 2))
         edits = tuple(edit for edit in best.edits if isinstance(edit, PipelineEdit))
         return Proposal(
             edits=(
@@ -75,17 +77,17 @@ class ValidationInputOptimization(Optimization):
             ),
             predicted=epoch_gain(context.diagnosis, best.predicted or 1.0),
             at=best.at,
-            rationale=f"of the validation data {best.rationale}",
+            rationale=f"for the validation data, {best.rationale}",
             source_edit=best.source_edit,
         )
 
 
 def _unknown(context: Context) -> Skipped:
-    """Why nobody looked at what feeds it."""
+    """Why the diagnosis has no measurements of the validation data."""
     epoch_s, validating_s = epoch_and_validation_s(context.diagnosis)
     if not epoch_s:
-        return Skipped(reason="what validating takes of an epoch of unknown length is not known")
+        return Skipped(reason="the validation's share of an epoch of unknown length is not known")
     share = validating_s / (epoch_s + validating_s)
     if share > MIN_VALIDATION_SHARE:
-        return Skipped(reason="the validation data is no tf.data pipeline, or edited already")
-    return Skipped(reason=f"validating takes {share:.1%} of an epoch")
+        return Skipped(reason="the validation data is no tf.data pipeline, or is edited already")
+    return Skipped(reason=f"the validation takes {share:.1%} of an epoch")

@@ -30,7 +30,7 @@ def test_weights_are_updated_by_one_kernel_each(shares):
     found = proposal(FUSED, training(shares))
     assert found.edits == (FusedUpdates(),)
     assert found.predicted is None
-    assert "4 weights" in found.rationale
+    assert "each of 4 weights" in found.rationale
 
 
 def test_it_is_told_where_the_optimizer_was_chosen():

@@ -35,8 +35,8 @@ def test_it_promises_every_bit_and_nothing_less():
 @pytest.mark.parametrize(
     ("workload", "words"),
     [
-        ({"is_fit_in_loop": False}, "not called for a few steps"),
-        ({"data_kind": "tf.data"}, "given a tf.data"),
+        ({"is_fit_in_loop": False}, "runs many steps"),
+        ({"data_kind": "tf.data"}, "reads a tf.data"),
         ({"has_explicit_steps": True}, "steps_per_epoch"),
         ({"is_eager_step": True}, "eagerly"),
         ({"is_distributed": True}, "tf.distribute"),

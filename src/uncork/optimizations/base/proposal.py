@@ -16,7 +16,7 @@ from uncork.core.documents.workload import Workload
 from uncork.core.edits.edit import Edit, Guarantee
 from uncork.core.evidence.stage import Stage
 
-# Ratio. Below this predicted gain a trial costs the user more time than it could give back.
+# Ratio. Below this predicted gain a trial costs the user more time than the edit could save.
 MIN_PREDICTED_SPEEDUP = 1.05
 
 
@@ -64,7 +64,7 @@ class Context(Record, frozen=True, kw_only=True):
         return self.policy.memory_share * self.diagnosis.memory_available_bytes
 
 
-# Why there is nothing to try; empty where nothing speaks against it.
+# Returns why there is nothing to try; empty where the precondition holds.
 Refusal: TypeAlias = Callable[[Context], str]
 
 
@@ -73,11 +73,11 @@ class Proposal(Record, frozen=True, kw_only=True):
 
     Attributes:
         edits: Applied in order.
-        predicted: Expected speed-up; None when nothing measured so far tells.
-        at: ``file.py:line`` it concerns.
-        rationale: What it is expected to take away.
+        predicted: Expected speed-up; None when no measurement predicts it.
+        at: ``file.py:line`` that the edits change.
+        rationale: Why they should save time.
         source_edit: The same by hand.
-        prerequisite: Name of a step further along the road that is to be tried before this one.
+        prerequisite: Name of a later optimization that Uncork must try before this one.
     """
 
     edits: tuple[Edit, ...]
@@ -89,22 +89,24 @@ class Proposal(Record, frozen=True, kw_only=True):
 
 
 class Skipped(Record, frozen=True, kw_only=True):
-    """Nothing to try here, and why."""
+    """Why an optimization has nothing to try."""
 
     reason: str
 
 
 class Optimization(ABC):
-    """One step of the road. Pure: sees records, returns edits as data, touches nothing.
+    """One change that may make a training faster.
+
+    It is pure: it reads records, returns edits as data and applies nothing.
 
     Attributes:
-        name: Of its file, its test and its page.
-        stage: Where on the road it stands.
-        guarantee: What it promises about the training.
-        fallback_guarantee: The weaker promise it is also worth keeping for, where the stricter one
+        name: Also of its file, its test and its page.
+        stage: Part of the training that it changes.
+        guarantee: What it guarantees about the training.
+        fallback_guarantee: A weaker guarantee for which Uncork also accepts it, if the stricter one
             cannot be proved on this model; None when there is none.
-        needs_own_process: It is tried in a process of its own, behind all other steps.
-        preconditions: Asked in order, before it looks for anything to propose.
+        needs_own_process: Uncork tries it in a process of its own, after all others.
+        preconditions: The base class checks them in this order before ``_propose``.
     """
 
     name: ClassVar[str]
@@ -115,7 +117,7 @@ class Optimization(ABC):
     preconditions: ClassVar[tuple[Refusal, ...]] = ()
 
     def propose(self, context: Context) -> Proposal | Skipped:
-        """What to try on this workload, or why not."""
+        """Return what to try on this workload, or why there is nothing to try."""
         refusal = first_refusal(self.preconditions, context)
         answer = Skipped(reason=refusal) if refusal else self._propose(context)
         if isinstance(answer, Skipped) or answer.predicted is None:
@@ -124,7 +126,7 @@ class Optimization(ABC):
 
     @abstractmethod
     def _propose(self, context: Context) -> Proposal | Skipped:
-        """What to try where the preconditions hold, whatever it is predicted to gain."""
+        """Return what to try if the preconditions hold, whatever its predicted gain."""
 
 
 def first_refusal(refusals: Iterable[Refusal], context: Context) -> str:
@@ -143,12 +145,12 @@ def is_worth_trying(predicted: float) -> bool:
 
 
 def low_gain_refusal(predicted: float) -> Skipped:
-    """The answer when the figures say that there is little to win."""
+    """Refuse a proposal whose predicted gain is too small."""
     return Skipped(reason=f"predicted gain {predicted:.2f}x is below {MIN_PREDICTED_SPEEDUP}x")
 
 
 def memory_refusal(needed_bytes: float, budget_bytes: float) -> Skipped:
-    """The answer when an edit would take more memory than it may."""
+    """Refuse an edit that would take more memory than the budget."""
     return Skipped(
         reason=f"needs {needed_bytes / 1e9:.1f} GB of memory, "
         f"the budget is {budget_bytes / 1e9:.1f} GB"
@@ -158,9 +160,9 @@ def memory_refusal(needed_bytes: float, budget_bytes: float) -> Skipped:
 def best_gain(
     costs: StepCosts, stages: Iterable[Stage], change: Callable[[Stage], StepCosts]
 ) -> tuple[Stage, float]:
-    """The stage that is predicted to gain most when it is changed, and its gain.
+    """Return the stage whose change is predicted to gain most, and its gain.
 
-    Of stages with the same gain it is the first.
+    Of stages with equal gains it is the first.
     """
     gains = [(stage, predict_gain(costs, change(stage))) for stage in stages]
     return max(gains, key=lambda pair: pair[1])

@@ -1,10 +1,11 @@
-"""Run ``tf.map_fn`` over all examples at once.
+"""Run ``tf.map_fn`` on all examples in one call.
 
 ``tf.map_fn`` is a loop of the graph: a round of tiny kernels for each example, and another one in
-its gradient. ``tf.vectorized_map`` traces the same function once, and puts one op for all examples
-in the place of each. Legal because the function is the user's own, takes one element and knows of
-no other: where it draws, writes, checks, branches, loops or has a gradient of its own, or where an
-op has no such form, the loop stays. Sums are made in another order, so it is ``rounding``.
+its gradient. ``tf.vectorized_map`` traces the same function once, and replaces each op by one for
+all examples. Legal because the function is the user's own, takes one element and does not depend on
+others. Where it uses random numbers, writes, checks, branches, loops or has a gradient of its own,
+or where an op has no such form, the loop stays. Sums are computed in another order, so it is
+``rounding``.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _SOURCE: Final = "tf.vectorized_map(fn, elems)"
 
 @final
 class VectorizedMapOptimization(Optimization):
-    """Answer ``tf.map_fn`` by ``tf.vectorized_map``, while the step is traced."""
+    """Replace ``tf.map_fn`` by ``tf.vectorized_map`` while TensorFlow traces the step."""
 
     name = "vectorized_map"
     stage = "compile"
@@ -28,7 +29,7 @@ class VectorizedMapOptimization(Optimization):
     preconditions = (any_step_refusal,)
 
     def _propose(self, context: Context) -> Proposal | Skipped:
-        """Where kernels stand in loops of ``tf.map_fn``: of their rounds, one is left."""
+        """Propose it where kernels run in loops of ``tf.map_fn``: one round of many remains."""
         work = context.workload
         parts = [
             part
@@ -36,7 +37,7 @@ class VectorizedMapOptimization(Optimization):
             if part.is_map_fn_loop and part.loop_iterations > 1
         ]
         if not parts:
-            return Skipped(reason="no kernels were seen in a loop of tf.map_fn")
+            return Skipped(reason="no kernels run in a loop of tf.map_fn")
         share = sum(p.share * (1 - 1 / p.loop_iterations) for p in parts)
         rounds = max(part.loop_iterations for part in parts)
         at = next((part.at for part in parts if part.phase == "forward" and part.at), None)
@@ -44,6 +45,6 @@ class VectorizedMapOptimization(Optimization):
             edits=(VectorizedMapFn(code_digest=work.step_code_digest),),
             predicted=context.diagnosis.speedup_without_kernels(share),
             at=at or work.step_setup_at or work.step_call_at or work.at,
-            rationale=f"the same kernels once, not in {rounds} rounds of tf.map_fn",
+            rationale=f"the same kernels run once, not in {rounds} rounds of tf.map_fn",
             source_edit=_SOURCE,
         )

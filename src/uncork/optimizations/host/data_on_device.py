@@ -1,10 +1,10 @@
-"""Put the arrays of a training on the device that trains, once, and gather each batch there.
+"""Copy the arrays of a training to the device once, and gather each batch there.
 
-Where the rows that a pipeline picks are in memory as arrays, and the device has room for them, only
-the numbers of the rows need be sent. Legal because shuffles, repeats and batches go by position:
-they do the same to numbers as to rows, so the same rows come in the same order. What maps make of
-a batch is made there, too (see ``map_on_device``). Arrays that ``fit`` is given go through a
-pipeline of Keras's, which joins them with numbers of rows already.
+Where a pipeline picks rows of arrays in memory, and the arrays fit on the device, only the indices
+of the rows are sent. Legal because shuffle, repeat and batch work on positions: they do the same to
+indices as to rows, so the same rows come in the same order. Maps of whole batches also run on the
+device (see ``map_on_device``). Arrays passed to ``fit`` go through a pipeline of Keras's, which
+uses indices already.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from uncork.optimizations.host.map_on_device import device_map_edits, transfer_o
 
 @final
 class DataOnDeviceOptimization(Optimization):
-    """Send the numbers of a batch's rows, not the rows."""
+    """Send the indices of a batch's rows, not the rows."""
 
     name = "data_on_device"
     stage = "host"
@@ -31,21 +31,21 @@ class DataOnDeviceOptimization(Optimization):
     fallback_guarantee = "rounding"
 
     def _propose(self, context: Context) -> Proposal | Skipped:
-        """Where sending takes a good part of the step, and the device has room for all rows."""
+        """Propose it where the transfer takes a large share of the step, and all rows fit."""
         work, rows = context.workload, find_array_offload(context.diagnosis)
         transfer = transfer_or_refusal(context, allow_arrays=rows is not None)
         if isinstance(transfer, Skipped):
             return transfer
         if rows is None:
             return Skipped(
-                reason="the training is not fed by arrays whose rows are only picked, and then "
+                reason="the training is not fed by arrays whose rows are only picked, "
                 "batched, cast, scaled or moved"
             )
         reason = _memory_refusal(context, transfer, rows.resident_bytes)
         if reason:
             return Skipped(reason=reason)
-        spared = TransferSaving(share=rows.saved_transfer_share)
-        predicted = predict_transfer_gain(context.diagnosis, transfer, spared, context.machine.cpus)
+        saving = TransferSaving(share=rows.saved_transfer_share)
+        predicted = predict_transfer_gain(context.diagnosis, transfer, saving, context.machine.cpus)
         return Proposal(
             edits=device_map_edits(
                 rows, work.pipeline_digest, gathers_rows=work.data_kind == "tf.data"
@@ -53,18 +53,18 @@ class DataOnDeviceOptimization(Optimization):
             predicted=predicted,
             at=_at(context),
             rationale=(
-                f"{rows.resident_bytes / 1e6:,.1f} MB of arrays are put on {transfer.device} "
-                "once, and their rows are gathered there"
+                f"{rows.resident_bytes / 1e6:,.1f} MB of arrays are copied to {transfer.device} "
+                "once, and the step gathers their rows there"
             ),
-            source_edit="with tf.device(device):\n    x_there = tf.constant(x)\n"
+            source_edit="with tf.device(device):\n    x_on_device = tf.constant(x)\n"
             "dataset = tf.data.Dataset.range(len(x)).shuffle(...).batch(n)\n"
-            "# and in the training step\nx = tf.gather(x_there, numbers)",
+            "# and in the training step\nx = tf.gather(x_on_device, indices)",
         )
 
 
 def _memory_refusal(context: Context, transfer: Transfer, needed_bytes: int) -> str:
     if transfer.free_device_bytes is None:
-        return f"how much memory {transfer.device} has left cannot be asked"
+        return f"the free memory of {transfer.device} is unknown"
     budget_bytes = context.policy.memory_share * transfer.free_device_bytes
     if needed_bytes <= budget_bytes:
         return ""

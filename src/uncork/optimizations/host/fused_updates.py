@@ -1,11 +1,11 @@
-"""Update each weight by one kernel of TensorFlow's.
+"""Update each weight with one kernel of TensorFlow.
 
-Legal because the kernel does the arithmetic that Keras writes down, in Keras's order, on the state
-where Keras keeps it: with momentum the proof finds the same bits; Adam's betas are subtracted from
-one in float32, which rounds otherwise. What Keras does around the update (clipping, decay,
-averages, accumulation) stays Keras's. Not every optimizer has a kernel that does the same: Nadam's
-schedules its momentum otherwise, Adagrad's adds its epsilon elsewhere. Measured on each model:
-where weights are small, the vector of all of them wins more.
+Legal because the kernel does the same arithmetic as Keras, in the same order, on Keras's own state:
+with momentum the proof finds the same bits; Adam subtracts its betas from one in float32, which
+rounds differently. What Keras does around the update (clipping, decay, averages, accumulation)
+stays as it is. Not every optimizer has an equivalent kernel: Nadam's kernel schedules its momentum
+differently, Adagrad's adds its epsilon in another place. Uncork measures it on each model: for
+small weights, one vector of all of them gains more.
 """
 
 from __future__ import annotations
@@ -23,17 +23,16 @@ from uncork.optimizations.base.proposal import (
     low_gain_refusal,
 )
 
-# Ratio of a step whose weights are large and its batch small, at best; and of the time of the
-# optimizer's kernels, what one for each weight saves at best. These only decide whether a trial is
-# worth its time.
-_AT_BEST: Final = 1.8
+# Largest speed-up of a step with large weights and a small batch; and the largest share of the
+# time of the optimizer's kernels that one kernel per weight saves. They only decide whether to try.
+_MAX_SPEEDUP: Final = 1.8
 _SAVED: Final = 0.8
 
 
 def _refusal(context: Context) -> str:
     if not context.workload.fusable_weight_count:
         return (
-            "TensorFlow has no kernel for this optimizer, which does the same, or there "
+            "TensorFlow has no kernel that does the same as this optimizer, or there "
             "are no weights before the first step"
         )
     return "XLA fuses the update already" if context.workload.jit_compile else ""
@@ -41,7 +40,7 @@ def _refusal(context: Context) -> str:
 
 @final
 class FusedUpdatesOptimization(Optimization):
-    """One kernel for the whole update of a weight."""
+    """Use one kernel for the whole update of a weight."""
 
     name = "fused_updates"
     stage = "host"
@@ -50,7 +49,7 @@ class FusedUpdatesOptimization(Optimization):
     preconditions = (any_step_refusal, _refusal)
 
     def _propose(self, context: Context) -> Proposal | Skipped:
-        """Where the optimizer has such a kernel, and the step takes a good part of the time."""
+        """Propose it where such a kernel exists and the step takes a large share of the time."""
         work = context.workload
         possible = _possible(context)
         if not is_worth_trying(possible):
@@ -60,8 +59,7 @@ class FusedUpdatesOptimization(Optimization):
             predicted=None,
             at=work.step_setup_at or work.at,
             rationale=(
-                f"{work.fusable_weight_count} weights are updated by one kernel each, not by a "
-                "dozen"
+                f"one kernel updates each of {work.fusable_weight_count} weights, not a dozen"
             ),
             source_edit="an optimizer of your own, as its page shows",
         )
@@ -69,6 +67,6 @@ class FusedUpdatesOptimization(Optimization):
 
 def _possible(context: Context) -> float:
     if not context.diagnosis.kernels:
-        return context.diagnosis.speedup_with_faster_step(_AT_BEST)
+        return context.diagnosis.speedup_with_faster_step(_MAX_SPEEDUP)
     share = sum(part.share for part in context.diagnosis.kernels if part.phase == "optimizer")
     return context.diagnosis.speedup_without_kernels(_SAVED * share)

@@ -1,10 +1,10 @@
-"""Keep what the process frees, and hand it out again: no page of memory is filled with zeros twice.
+"""Keep freed memory in the process, so that no page is filled with zeros twice.
 
-TensorFlow asks the C library for the memory of each tensor, and gives it back behind the last op
-that reads it. glibc hands large pieces on to the operating system, which makes new ones for the
-next step, page by page. Legal as ``exact``: where a kernel writes to is no part of what it writes,
-or ``rounding`` where a training does not come out the same to the last bit each time. An allocator
-is set before anything is asked of it, so it is tried in a process of its own.
+TensorFlow allocates the memory of each tensor with the C library, and frees it after the last op
+that reads it. glibc returns large blocks to the operating system, which creates new ones for the
+next step, page by page. Legal as ``exact``: the address of a result does not change its value;
+``rounding`` where a training is not reproducible to the last bit. An allocator is configured before
+its first use, so Uncork tries this in a process of its own.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ libc.mallopt(-1, -1)  # M_TRIM_THRESHOLD"""
 def _refusal(context: Context) -> str:
     allocator = context.machine.allocator
     reasons = {
-        f"the allocator is {allocator or 'one that is not known'}, and not glibc's as it comes": (
+        f"the allocator is {allocator or 'unknown'}, not glibc with its defaults": (
             allocator != DEFAULT_ALLOCATOR
         ),
-        "fit is called for a few steps at a time": context.workload.is_fit_in_loop,
+        "each call of fit runs a few steps only": context.workload.is_fit_in_loop,
     }
     return first_holding(reasons)
 
 
 @final
 class KeepFreedMemoryOptimization(Optimization):
-    """Start the script with an allocator that gives nothing back."""
+    """Start the script with an allocator that returns no memory."""
 
     name = "keep_freed_memory"
     stage = "host"
@@ -52,15 +52,15 @@ class KeepFreedMemoryOptimization(Optimization):
     preconditions = (_refusal, loop_process_refusal)
 
     def _propose(self, context: Context) -> Proposal | Skipped:
-        """Where memory that was freed is given anew in every step."""
+        """Propose it where every step allocates freed memory again."""
         faulting_s = context.diagnosis.measurement.page_fault_s_per_step
         return Proposal(
             edits=(KeepFreedMemory(),),
             predicted=context.diagnosis.speedup_without_page_faults(),
             at=context.workload.at,
             rationale=(
-                f"{faulting_s * 1e3:.3g} ms of CPU a step pass while the system makes memory anew "
-                "that was freed just before"
+                f"the system spends {faulting_s * 1e3:.3g} ms of CPU a step on memory that was "
+                "freed just before"
             ),
             source_edit=_SOURCE,
         )

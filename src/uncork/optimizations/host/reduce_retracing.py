@@ -1,9 +1,9 @@
-"""Trace the step of a loop once for all shapes that it is called with.
+"""Trace the step of a loop once for all shapes of its arguments.
 
-Legal because the function is the user's own, traced from the same Python code, with those
-dimensions left open in which its calls differ. A kernel may be another one where a shape is not
-known; then the last bits differ, and it is kept as ``rounding`` or not at all. A function whose
-Python code needs to know the shape cannot be traced so, and goes on as written.
+Legal because TensorFlow traces the user's own function from the same Python code, with those
+dimensions open in which its calls differ. TensorFlow may select another kernel where a shape is
+unknown; then the last bits differ, and Uncork accepts it as ``rounding`` or not at all. A function
+whose Python code needs the shape cannot be traced this way, and runs as before.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _SOURCE: Final = "@tf.function(reduce_retracing=True)\ndef train_step(...):"
 
 
 def _loop_refusal(context: Context) -> str:
-    return "" if context.is_loop else "Keras leaves shapes open that differ from batch to batch"
+    return "" if context.is_loop else "Keras leaves shapes open that differ between batches"
 
 
 def _step_refusal(context: Context) -> str:
@@ -38,7 +38,7 @@ class ReduceRetracingOptimization(Optimization):
     preconditions = (_loop_refusal, no_retracing_refusal, _step_refusal, strategy_refusal)
 
     def _propose(self, context: Context) -> Proposal | Skipped:
-        """Open shapes, where tracing anew was found to be what brakes."""
+        """Propose open shapes where retracing is the bottleneck."""
         work = context.workload
         retracing = next(f for f in context.diagnosis.findings if f.cause == "retracing")
         return Proposal(

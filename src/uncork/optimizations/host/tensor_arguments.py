@@ -1,11 +1,12 @@
 """Pass Python numbers that change as tensors.
 
-A ``tf.function`` takes a Python number for a part of its code and is traced anew for each: a weight
-that is warmed up, the number of the step or of the epoch. Legal because the function is the user's
-own, traced from the same Python code, with a placeholder where the number stood. Python code that
-needs the number itself (an index, a ``range``, a key) cannot be traced so, and goes on as written;
-a branch becomes a branch of the graph. What Python reckons with the number in double precision the
-graph does in its own: then the last bits differ, and it is kept as ``rounding`` or not at all.
+A ``tf.function`` treats a Python number as part of its code and is traced again for each value: a
+weight that warms up, the number of the step or of the epoch. Legal because TensorFlow traces the
+user's own function from the same Python code, with a placeholder for the number. Python code that
+needs the number itself (an index, a ``range``, a key) cannot be traced this way, and runs as
+before; a branch becomes a branch of the graph. Python computes with the number in double precision,
+the graph in its own precision: then the last bits differ, and Uncork accepts it as ``rounding`` or
+not at all.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from uncork.optimizations.base.proposal import Context, Optimization, Proposal, 
 
 
 def _refusal(context: Context) -> str:
-    return "" if context.is_loop else "Keras calls its step on tensors alone"
+    return "" if context.is_loop else "Keras passes only tensors to its step"
 
 
 @final
@@ -32,11 +33,11 @@ class TensorArgumentsOptimization(Optimization):
     preconditions = (_refusal, no_retracing_refusal, function_edit_refusal)
 
     def _propose(self, context: Context) -> Proposal | Skipped:
-        """All numbers that were seen to change, where tracing anew was found to be what brakes."""
+        """Select all numbers that change, where retracing is the bottleneck."""
         work = context.workload
         retracing = next(f for f in context.diagnosis.findings if f.cause == "retracing")
         if not work.number_arguments:
-            return Skipped(reason="no number among the step's arguments was seen to change")
+            return Skipped(reason="no number among the arguments of the step changes")
         names = ", ".join(work.number_arguments)
         return Proposal(
             edits=(

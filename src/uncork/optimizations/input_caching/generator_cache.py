@@ -1,10 +1,11 @@
-"""Run a Python generator once, and keep what it yields in memory.
+"""Run a Python generator once, and cache its elements in memory.
 
-Legal as ``exact`` only where it was seen to yield the same each time: to change nothing that it can
-get at, to draw nothing, to print and write nothing. In force, all that it can get at is digested
-when a pass begins; where anything of it has changed, the generator is run anew.
+Legal as ``exact`` only where Uncork saw the generator yield the same elements each time: it changes
+nothing that it can reach, uses no random numbers, prints nothing and writes nothing. In a plan,
+Uncork compares a digest of all that the generator can reach at the start of each pass. If anything
+changes, the generator runs again.
 
-Where that makes epochs very short, the autotuner goes with it, as with ``cache``.
+Where this makes epochs very short, Uncork also turns the autotuner off, as with ``cache``.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ from uncork.optimizations.base.proposal import (
 )
 from uncork.optimizations.input_parallelism.autotune_off import following_autotune_off_edits
 
-_NOT_ALIKE: Final = "no generator that was seen to yield the same in every epoch"
-_NOT_READ: Final = "the training was not seen to read its generator to the end"
+_NOT_REPEATABLE: Final = "no generator is known to yield the same elements in every epoch"
+_NOT_READ: Final = "the training is not known to read its generator to the end"
 _SOURCE: Final = "tf.data.Dataset.from_generator(...).cache()  # before shuffle and augmentation"
 
 
 @final
 class GeneratorCacheOptimization(Optimization):
-    """Keep what a Python generator yields."""
+    """Cache the elements of a Python generator."""
 
     name = "generator_cache"
     stage = "input"
@@ -39,19 +40,21 @@ class GeneratorCacheOptimization(Optimization):
     preconditions = (pipeline_refusal, single_pass_refusal)
 
     def _propose(self, context: Context) -> Proposal | Skipped:
-        """All elements, where they fit the memory budget; as many as do, where nobody counted."""
-        alike = [s for s in context.stages if s.kind == "from_generator" and s.memoization]
-        kept = [stage for stage in alike if is_generator_exhausted(context.diagnosis, stage)]
-        if not kept:
-            return Skipped(reason=_NOT_READ if alike else _NOT_ALIKE)
+        """Cache all elements, or as many as fit the memory budget if their number is unknown."""
+        repeatable = [s for s in context.stages if s.kind == "from_generator" and s.memoization]
+        cacheable = [
+            stage for stage in repeatable if is_generator_exhausted(context.diagnosis, stage)
+        ]
+        if not cacheable:
+            return Skipped(reason=_NOT_READ if repeatable else _NOT_REPEATABLE)
         costs = context.costs
-        best, predicted = best_gain(costs, kept, lambda s: costs.with_memoized_stage(s.index))
+        best, predicted = best_gain(costs, cacheable, lambda s: costs.with_memoized_stage(s.index))
         assert best.memoization is not None
         budget = context.memory_budget_bytes
         needed = best.memoization.total_bytes or int(budget)
         if needed > budget:
             return memory_refusal(needed, budget)
-        keep = GeneratorCache(
+        edit = GeneratorCache(
             stage=best.index,
             expected_digest=context.pipeline_digest,
             size_bytes=needed,
@@ -60,9 +63,11 @@ class GeneratorCacheOptimization(Optimization):
         following = following_autotune_off_edits(context, costs.with_memoized_stage(best.index))
         most = "" if best.memoization.total_bytes else "at most "
         return Proposal(
-            edits=(keep, *following),
+            edits=(edit, *following),
             predicted=predicted,
             at=best.at,
-            rationale=f"what the generator yields is kept in {most}{needed / 1e9:.3g} GB of memory",
+            rationale=(
+                f"the elements of the generator are cached in {most}{needed / 1e9:.3g} GB of memory"
+            ),
             source_edit=_SOURCE,
         )

@@ -1,8 +1,8 @@
-"""Make each batch of a ``PyDataset`` once, and keep it in memory.
+"""Compute each batch of a ``PyDataset`` once, and cache it in memory.
 
-Legal as ``exact`` only where the loader was seen to depend on its index alone, and nothing of the
-user's runs between two epochs. In force, all that the loader can reach is digested before every
-epoch; where anything of it has changed, the batches are made anew.
+Legal as ``exact`` only where Uncork saw that a batch depends on its index alone, and no code of the
+user runs between two epochs. In a plan, Uncork compares a digest of all that the loader can reach
+before every epoch. If anything changes, the loader computes the batches again.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from uncork.optimizations.base.proposal import (
     memory_refusal,
 )
 
-_SOURCE: Final = "@functools.cache  # above __getitem__, or keep what it made in a dictionary"
+_SOURCE: Final = "@functools.cache  # above __getitem__, or store the batches in a dictionary"
 
 
 def _refusal(context: Context) -> str:
     if context.workload.is_loader_cached:
-        return "the batches are kept already"
+        return "the batches are cached already"
     if context.workload.loader_workers > 1:
-        return "the loader has workers"
+        return "the loader has workers already"
     if context.workload.has_explicit_steps:
         return explicit_steps_refusal(context)
     return "one epoch only: nothing is read twice" if context.workload.epochs < 2 else ""
@@ -35,7 +35,7 @@ def _refusal(context: Context) -> str:
 
 @final
 class LoaderCacheOptimization(Optimization):
-    """Keep what a Python loader makes."""
+    """Cache the batches of a Python loader."""
 
     name = "loader_cache"
     stage = "input"
@@ -43,10 +43,10 @@ class LoaderCacheOptimization(Optimization):
     preconditions = (pydataset_refusal, _refusal)
 
     def _propose(self, context: Context) -> Proposal | Skipped:
-        """All batches, where they fit the memory budget."""
+        """Cache all batches if they fit the memory budget."""
         loader = next(s for s in context.stages if s.kind == "pydataset")
         if loader.memoization is None:
-            return Skipped(reason="the batches were not seen to be the same in every epoch")
+            return Skipped(reason="the batches are not known to be the same in every epoch")
         needed, budget = loader.memoization.total_bytes, context.memory_budget_bytes
         if needed > budget:
             return memory_refusal(needed, budget)
@@ -56,6 +56,6 @@ class LoaderCacheOptimization(Optimization):
             edits=(LoaderCache(size_bytes=needed, expected_digest=context.workload.loader_digest),),
             predicted=predicted,
             at=loader.at,
-            rationale=f"each batch is made once and kept in {needed / 1e9:.3g} GB of memory",
+            rationale=f"each batch is computed once and cached in {needed / 1e9:.3g} GB of memory",
             source_edit=_SOURCE,
         )

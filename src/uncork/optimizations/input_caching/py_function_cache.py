@@ -1,11 +1,11 @@
-"""Call the Python functions of a map once for each thing they are asked, and keep their answers.
+"""Call the Python functions of a map once for each input, and cache their results.
 
-Legal as ``exact`` only where every such function was seen to depend on what it is asked alone: to
-change nothing that it can get at, to draw nothing, to print and write nothing. In force, all that
-it can get at is digested before its answers are handed out again; where anything of it has changed,
-they are made anew.
+Legal as ``exact`` only where Uncork saw that the result of each function depends on its input
+alone: it changes nothing that it can reach, uses no random numbers, prints nothing and writes
+nothing. In a plan, Uncork compares a digest of all that the function can reach before it returns
+cached results again. If anything changes, the function computes them again.
 
-Where that makes epochs very short, the autotuner goes with it, as with ``cache``.
+Where this makes epochs very short, Uncork also turns the autotuner off, as with ``cache``.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from uncork.optimizations.input_parallelism.autotune_off import following_autotu
 
 _SOURCE: Final = """\
 @functools.cache
-def function(path):      # py_function hands over tensors: unpack them before, path.numpy()
+def function(path):      # py_function passes tensors: unpack them first, path.numpy()
     ..."""
 
 
 @final
 class PyFunctionCacheOptimization(Optimization):
-    """Keep what the Python functions of a map answer."""
+    """Cache the results of the Python functions of a map."""
 
     name = "py_function_cache"
     stage = "input"
@@ -45,20 +45,20 @@ class PyFunctionCacheOptimization(Optimization):
     preconditions = (pipeline_refusal, explicit_steps_refusal, single_pass_refusal)
 
     def _propose(self, context: Context) -> Proposal | Skipped:
-        """The map that is predicted to win most, where all its answers fit the memory budget."""
+        """Select the map with the largest gain whose results fit the memory budget."""
         budget = context.memory_budget_bytes
-        asked = [s for s in context.stages if s.kind == "map" and s.memoization is not None]
-        fitting = [s for s in asked if _bytes(s) <= budget]
-        if not asked:
+        repeatable = [s for s in context.stages if s.kind == "map" and s.memoization is not None]
+        fitting = [s for s in repeatable if _bytes(s) <= budget]
+        if not repeatable:
             return Skipped(
-                reason="no map calls Python that was seen to answer the same in every epoch"
+                reason="no map calls Python that is known to return the same in every epoch"
             )
         if not fitting:
-            return memory_refusal(min(map(_bytes, asked)), budget)
+            return memory_refusal(min(map(_bytes, repeatable)), budget)
         costs = context.costs
         best, predicted = best_gain(costs, fitting, lambda s: costs.with_memoized_stage(s.index))
         assert best.memoization is not None
-        keep = PyFunctionCache(
+        edit = PyFunctionCache(
             stage=best.index,
             expected_digest=context.pipeline_digest,
             size_bytes=best.memoization.total_bytes,
@@ -66,11 +66,11 @@ class PyFunctionCacheOptimization(Optimization):
         )
         following = following_autotune_off_edits(context, costs.with_memoized_stage(best.index))
         return Proposal(
-            edits=(keep, *following),
+            edits=(edit, *following),
             predicted=predicted,
             at=best.python_code_at or best.at,
             rationale=(
-                f"what the Python code of {best.name or 'the map'} answers is kept in "
+                f"the results of the Python code of {best.name or 'the map'} are cached in "
                 f"{best.memoization.total_bytes / 1e9:.3g} GB of memory"
             ),
             source_edit=_SOURCE,

@@ -1,11 +1,11 @@
-"""Prepare ahead what will be taken, and no more.
+"""Prefetch what the training reads, and no more.
 
-A prefetch of hundreds of batches, or a map with hundreds of calls at once, helps nobody who takes
-one at a time; where each pass is left before the data ends, it makes them in vain, on the cores
-that the training needs.
+A prefetch of hundreds of batches, or a map with hundreds of parallel calls, does not help a
+training that reads one batch at a time. Where each pass ends before the data does, these elements
+are discarded, and cost time on the cores that the training needs.
 
-Legal because how far a buffer reaches, and how many calls run at once, changes neither the elements
-nor their order.
+Legal because the size of a buffer and the number of parallel calls change neither the elements nor
+their order.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ dataset.map(function, num_parallel_calls=tf.data.AUTOTUNE)
 
 @final
 class LessAheadOptimization(Optimization):
-    """Shorten the buffers whose leavings cost time."""
+    """Shorten the buffers whose discarded elements cost time."""
 
     name = "less_ahead"
     stage = "input"
@@ -33,18 +33,18 @@ class LessAheadOptimization(Optimization):
     preconditions = (pipeline_refusal,)
 
     def _propose(self, context: Context) -> Proposal | Skipped:
-        """Every prefetch and parallel map that works in vain."""
-        told = [s for s in context.stages if s.prefetched_elements]
-        if not told:
-            return Skipped(reason="nothing was told how much to prepare ahead")
-        wasteful = [s for s in told if discarded_cpu_s(context.diagnosis, s)]
+        """Select every prefetch and parallel map whose elements are discarded."""
+        prefetching = [s for s in context.stages if s.prefetched_elements]
+        if not prefetching:
+            return Skipped(reason="no prefetch or parallel map has a fixed size")
+        wasteful = [s for s in prefetching if discarded_cpu_s(context.diagnosis, s)]
         if not wasteful:
-            return Skipped(reason="what is prepared ahead is taken")
+            return Skipped(reason="the training reads all prefetched elements")
         costs = context.costs
         discarded_s = max(discarded_cpu_s(context.diagnosis, s) for s in wasteful)
         predicted = predict_gain(costs, costs.without_unattributed_cpu(discarded_s))
-        # All of them: a short buffer in front of a long one is filled for the long one.
-        most = max(s.prefetched_elements or 0 for s in wasteful)
+        # All of them: the long buffer after a short one reads through the short one.
+        max_count = max(s.prefetched_elements or 0 for s in wasteful)
         expected = (context.pipeline_digest, *[""] * (len(wasteful) - 1))
         return Proposal(
             edits=tuple(
@@ -53,6 +53,6 @@ class LessAheadOptimization(Optimization):
             ),
             predicted=predicted,
             at=wasteful[-1].at,
-            rationale=f"of up to {most:,} elements prepared ahead most are never taken",
+            rationale=f"the training never reads most of up to {max_count:,} prefetched elements",
             source_edit=_SOURCE,
         )

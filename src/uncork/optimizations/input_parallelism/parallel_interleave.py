@@ -1,8 +1,8 @@
 """Read the inputs of a serial interleave in threads of their own.
 
-Legal as ``exact``: a deterministic parallel interleave gives the elements of its inputs in the very
-order in which the serial one does, and these inputs draw no random numbers and keep no state that
-threads could share.
+Legal as ``exact``: a deterministic parallel interleave gives the elements of its inputs in the same
+order as the serial one. These inputs use no random numbers and keep no state that threads could
+share.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class ParallelInterleaveOptimization(Optimization):
     preconditions = (pipeline_refusal,)
 
     def _propose(self, context: Context) -> Proposal | Skipped:
-        """The serial interleave that is predicted to win most."""
+        """Select the serial interleave with the largest predicted gain."""
         serial = [
             s for s in context.stages if s.max_readers is not None and s.max_input_elements is None
         ]
@@ -38,7 +38,7 @@ class ParallelInterleaveOptimization(Optimization):
             edits=(ParallelInterleave(stage=best.index, expected_digest=context.pipeline_digest),),
             predicted=predicted,
             at=best.at,
-            rationale="the inputs of the interleave are read side by side",
+            rationale="several threads read the inputs of the interleave",
             source_edit=(
                 "dataset.interleave(function, cycle_length=N, num_parallel_calls=tf.data.AUTOTUNE, "
                 "deterministic=True)"

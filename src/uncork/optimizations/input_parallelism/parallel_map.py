@@ -1,9 +1,9 @@
-"""Run a serial map on several elements at once, its random draws included.
+"""Run a serial map on several elements in parallel, including its random numbers.
 
 Legal as ``resampled`` only: elements keep their order (``deterministic=True``), but which element
-gets which random draw now depends on which thread comes first. The distribution is the same; the
-sequence is not reproducible. So what is exact is tried before, by ``parallelize_prefix`` and
-``draw_first``, and this only where the random part itself is the brake.
+gets which random number now depends on which thread comes first. The distribution is the same; the
+sequence is not reproducible. So Uncork tries exact edits first, ``parallelize_prefix`` and
+``draw_first``, and this one only where the random part itself is the bottleneck.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class ParallelMapOptimization(Optimization):
     preconditions = (pipeline_refusal,)
 
     def _propose(self, context: Context) -> Proposal | Skipped:
-        """The serial map that is predicted to win most."""
+        """Select the serial map with the largest predicted gain."""
         serial = [s for s in context.stages if _is_serial_map(s)]
         if not serial:
             return Skipped(reason="no serial map")
@@ -36,11 +36,11 @@ class ParallelMapOptimization(Optimization):
             edits=(ParallelMap(stage=best.index, expected_digest=context.pipeline_digest),),
             predicted=predicted,
             at=best.at,
-            rationale=f"{best.name or 'the map'} runs on several elements at once",
+            rationale=f"{best.name or 'the map'} runs on several elements in parallel",
             source_edit="dataset.map(function, num_parallel_calls=tf.data.AUTOTUNE)",
         )
 
 
 def _is_serial_map(stage: Stage) -> bool:
-    # Python code would only queue for the interpreter's lock, and may not be thread-safe.
+    # Python code would only queue for the interpreter lock, and may not be thread-safe.
     return stage.kind == "map" and stage.parallelism == 1 and not stage.has_python_code

@@ -1,13 +1,13 @@
-"""Un-serialise a map: its deterministic part in parallel, its random part as before.
+"""Run the deterministic part of a map in parallel, and its random part as before.
 
-TensorFlow parallelises a bare ``map`` only when the function is stateless (``map_parallelization``
-in tf.data's default graph rewrites); one ``tf.image.random_*`` keeps all of it on one thread. So
-does a lookup in a table, or a ``num_parallel_calls=1`` that was copied from somewhere: such a map
-is deterministic as a whole, and nothing of it stays serial.
+TensorFlow parallelizes a bare ``map`` only if its function is stateless (``map_parallelization`` in
+tf.data's default graph rewrites); one ``tf.image.random_*`` keeps all of it on one thread. So does
+a look-up in a table, or ``num_parallel_calls=1``: such a map is deterministic as a whole, and
+nothing of it has to stay serial.
 
 Legal because ops that neither are stateful nor depend on a stateful op give the same values on any
-thread, ``deterministic=True`` keeps the order of elements, and the random rest stays serial: it
-draws the same numbers, in the same order, as before.
+thread, and ``deterministic=True`` keeps the order of elements. The random rest stays serial: it
+samples the same numbers in the same order as before.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class ParallelizePrefixOptimization(Optimization):
     preconditions = (pipeline_refusal,)
 
     def _propose(self, context: Context) -> Proposal | Skipped:
-        """The serial map whose deterministic part, or whole, is predicted to win most."""
+        """Select the serial map whose deterministic part, or whole, has the largest gain."""
         candidates = [s for s in context.stages if s.parallelism == 1 and _is_exact(s)]
         if not candidates:
             return Skipped(reason="no serial map with a deterministic part")
@@ -48,7 +48,7 @@ class ParallelizePrefixOptimization(Optimization):
                 edits=(ParallelMap(stage=best.index, expected_digest=expected),),
                 predicted=predicted,
                 at=best.at,
-                rationale=f"{name}, which is deterministic, runs on several elements at once",
+                rationale=f"{name}, which is deterministic, runs on several elements in parallel",
                 source_edit=_WHOLE,
             )
         return Proposal(
@@ -63,7 +63,7 @@ class ParallelizePrefixOptimization(Optimization):
 
 
 def _is_exact(stage: Stage) -> bool:
-    """Python is never run ahead of its turn; it may also not be safe on several threads."""
+    """Python never runs out of order; it may also not be safe on several threads."""
     return stage.deterministic_prefix is not None or _is_whole(stage)
 
 

@@ -1,12 +1,12 @@
-"""Read several files at once where they are gone through one after the other.
+"""Read several files in parallel where a pipeline reads one after the other.
 
 Legal as ``exact``: an interleave whose blocks are longer than any file gives the elements of one
-file after those of the other, as before, and what other threads have read of later files waits
-until it is their turn. What the files are opened and read by draws no random numbers and keeps no
-state that threads could share.
+file after those of another, as before, and elements that other threads read from later files wait
+for their turn. The stages that open and read the files use no random numbers and keep no state that
+threads could share.
 
-What is read ahead is held in memory: whole files, or there would be nothing to win. So it is done
-only where the end of a file was seen, and where so many of them have room.
+Elements of later files wait in memory: whole files, or nothing would be gained. So Uncork proposes
+this only where it saw the end of a file, and where as many files fit into memory.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from uncork.optimizations.base.proposal import (
     memory_refusal,
 )
 
-# Room for elements of files that are longer than those that were looked at.
-_MORE: Final = 1.25
-# Bytes of an element beside its values, while it waits.
-_BESIDE: Final = 250
+# Ratio. Allows for files with more elements than the measured ones.
+_MORE_ELEMENTS: Final = 1.25
+# Bytes of an element in addition to its values, while it waits.
+_ELEMENT_OVERHEAD_BYTES: Final = 250
 _SOURCE: Final = (
-    "files.interleave(what_opens_one, cycle_length={readers}, block_length=1 << 40, "
+    "files.interleave(open_file, cycle_length={readers}, block_length=1 << 40, "
     "num_parallel_calls={readers}, deterministic=True)  # holds three times as many files"
 )
 
 
 @final
 class ReadAheadOptimization(Optimization):
-    """Give each of some files a thread, and keep their order."""
+    """Give each of several files a thread, and keep their order."""
 
     name = "read_ahead"
     stage = "input"
@@ -46,19 +46,19 @@ class ReadAheadOptimization(Optimization):
     preconditions = (pipeline_refusal,)
 
     def _propose(self, context: Context) -> Proposal | Skipped:
-        """As many files as there are cores, of the stage that is predicted to win most."""
-        in_turn = [
+        """Read as many files as there are cores, for the stage with the largest predicted gain."""
+        sequential = [
             s
             for s in context.stages
             if s.max_readers and s.max_input_elements and s.bytes_per_element
         ]
-        if not in_turn:
+        if not sequential:
             return Skipped(
-                reason="nothing was seen to go through several files, and the end of a file"
+                reason="no stage reads several files, or Uncork did not see the end of a file"
             )
-        edits = {s.index: _edit(context, s) for s in in_turn}
+        edits = {s.index: _edit(context, s) for s in sequential}
         budget = context.memory_budget_bytes
-        fitting = [s for s in in_turn if edits[s.index].size_bytes <= budget]
+        fitting = [s for s in sequential if edits[s.index].size_bytes <= budget]
         if not fitting:
             return memory_refusal(min(edit.size_bytes for edit in edits.values()), budget)
         costs = context.costs
@@ -69,8 +69,8 @@ class ReadAheadOptimization(Optimization):
             predicted=predicted,
             at=best.at,
             rationale=(
-                f"{edit.readers} files are read side by side and held until it is their turn, up "
-                f"to {edit.size_bytes / 1e6:,.3g} MB"
+                f"{edit.readers} threads read one file each, and elements wait for their turn in "
+                f"up to {edit.size_bytes / 1e6:,.3g} MB"
             ),
             source_edit=_SOURCE.format(readers=edit.readers),
         )
@@ -78,11 +78,11 @@ class ReadAheadOptimization(Optimization):
 
 def _edit(context: Context, stage: Stage) -> ReadAhead:
     readers = min(stage.max_readers or 1, max(2, math.ceil(context.machine.cpus)))
-    elements = math.ceil(_MORE * (stage.max_input_elements or 0))
+    elements = math.ceil(_MORE_ELEMENTS * (stage.max_input_elements or 0))
     return ReadAhead(
         stage=stage.index,
         expected_digest=context.pipeline_digest,
         readers=readers,
         elements_per_reader=elements,
-        size_bytes=readers * elements * ((stage.bytes_per_element or 0) + _BESIDE),
+        size_bytes=readers * elements * ((stage.bytes_per_element or 0) + _ELEMENT_OVERHEAD_BYTES),
     )

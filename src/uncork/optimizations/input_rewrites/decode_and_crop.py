@@ -1,8 +1,9 @@
-"""Decode of JPEG images only what is cropped from them.
+"""Decode of a JPEG image only the pixels that the map crops.
 
-Legal as ``exact``: what is decoded is the crop and a few rows and columns around it, of which the
-values of its own pixels are made; where the crop lies is drawn or computed as before. An image's
-shape is read from its file's header. Files that are no complete JPEG are decoded as before.
+Legal as ``exact``: Uncork decodes the crop with a few rows and columns around it, from which
+TensorFlow computes the values of the crop. The position of the crop is sampled or computed as
+before. The shape of an image comes from the header of its file. Files that are not complete JPEGs
+are decoded as before.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ _SOURCE: Final = """\
 height, width = tf.unstack(tf.image.extract_jpeg_shape(file)[:2])   # of the whole image
 ...                                                                 # where to crop, as before
 image = tf.image.decode_and_crop_jpeg(file, [top, left, rows, columns], channels=3)
-# its outermost columns differ by some units: decode one more where there is one, and cut it off"""
+# the outermost columns differ slightly: decode one more where it exists, and cut it off"""
 
 
 @final
 class DecodeAndCropOptimization(Optimization):
-    """Spare the decoding of pixels that are thrown away."""
+    """Skip the decoding of pixels that the map discards."""
 
     name = "decode_and_crop"
     stage = "input"
@@ -40,7 +41,7 @@ class DecodeAndCropOptimization(Optimization):
     preconditions = (pipeline_refusal,)
 
     def _propose(self, context: Context) -> Proposal | Skipped:
-        """The map that spends most on pixels that it crops away."""
+        """Select the map that takes longest for pixels that it crops away."""
         cropping = [s for s in context.stages if s.cropped_cpu_s_per_element is not None]
         if not cropping:
             return Skipped(reason="no map crops a JPEG image that it decodes")
@@ -48,24 +49,24 @@ class DecodeAndCropOptimization(Optimization):
         best, predicted = best_gain(costs, cropping, lambda s: costs.with_partial_decode(s.index))
         if not is_worth_trying(predicted):
             return low_gain_refusal(predicted)
-        in_two = (
+        can_split = (
             best.parallelism == 1
             and best.deterministic_prefix is not None
             and best.random_part is None
         )
-        if in_two and predict_gain(costs, costs.with_split_stage(best.index)) > predicted:
-            return Skipped(reason="on all cores the whole images are decoded sooner")
+        if can_split and predict_gain(costs, costs.with_split_stage(best.index)) > predicted:
+            return Skipped(reason="decoding whole images on all cores is faster")
         maps = find_cropping_maps(context.stages, best.index)
         whole_s = sum(stage.cpu_s_per_element or 0.0 for stage in maps)
-        spared = 1 - (best.cropped_cpu_s_per_element or 0.0) / (whole_s or 1.0)
+        discarded = 1 - (best.cropped_cpu_s_per_element or 0.0) / (whole_s or 1.0)
         names = " and ".join(stage.name or "the map" for stage in maps)
         return Proposal(
             edits=(DecodeAndCrop(stage=best.index, expected_digest=context.pipeline_digest),),
             predicted=predicted,
             at=maps[0].at,
             rationale=(
-                f"{spared:.0%} of {names} is for pixels that are cropped away; an error in what "
-                "is left out is not met any more"
+                f"{discarded:.0%} of {names} is for pixels that are cropped away; errors in these "
+                "pixels no longer occur"
             ),
             source_edit=_SOURCE,
         )

@@ -1,10 +1,10 @@
-"""Make only what is taken: parts of an element that a map further up ignores.
+"""Compute only the parts of an element that later maps use.
 
-A loader that serves several trainings gives pictures, masks and boxes; the map behind it picks what
-this training needs. TensorFlow runs the whole function of a map, whatever is done with its parts.
+A loader for several trainings returns images, masks and boxes; a later map selects what this
+training needs. TensorFlow runs the whole function of a map, whether its outputs are used or not.
 
-Legal where what is left out draws no random numbers, keeps no state and runs no Python: all else is
-made by the same ops from the same tensors, and nobody looks at the rest.
+Legal where the dropped part uses no random numbers, keeps no state and runs no Python: the same ops
+compute everything else from the same tensors, and nothing reads the dropped part.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from uncork.optimizations.base.proposal import Context, Optimization, Proposal, 
 _SOURCE: Final = """\
 def load(...):
     ...
-    return image, label  # only what is used further up"""
+    return image, label  # only what later maps use"""
 
 
 @final
 class DropUnusedOptimization(Optimization):
-    """Leave out of the maps what a later one ignores."""
+    """Drop outputs of maps that a later map ignores."""
 
     name = "drop_unused"
     stage = "input"
@@ -32,23 +32,25 @@ class DropUnusedOptimization(Optimization):
     preconditions = (pipeline_refusal,)
 
     def _propose(self, context: Context) -> Proposal | Skipped:
-        """The map that ignores what costs most."""
-        picking = [stage for stage in context.stages if stage.unused_output_maps]
-        if not picking:
-            return Skipped(reason="no map ignores what another one made for it")
+        """Select the map that ignores the most expensive outputs."""
+        selecting = [stage for stage in context.stages if stage.unused_output_maps]
+        if not selecting:
+            return Skipped(reason="no map ignores outputs of an earlier one")
         costs = context.costs
         best, predicted = best_gain(
-            costs, picking, lambda s: costs.without_unused_outputs(s.unused_output_maps)
+            costs, selecting, lambda s: costs.without_unused_outputs(s.unused_output_maps)
         )
-        maker = max((context.stages[i] for i in best.unused_output_maps), key=unused_outputs_cpu_s)
-        share = unused_outputs_cpu_s(maker) / (maker.cpu_s_per_step or 1.0)
+        producer = max(
+            (context.stages[i] for i in best.unused_output_maps), key=unused_outputs_cpu_s
+        )
+        share = unused_outputs_cpu_s(producer) / (producer.cpu_s_per_step or 1.0)
         return Proposal(
             edits=(DropUnused(stage=best.index, expected_digest=context.pipeline_digest),),
             predicted=predicted,
-            at=maker.at,
+            at=producer.at,
             rationale=(
-                f"{share:.0%} of {maker.name or 'a map'} is for what {best.name or 'the next'} "
-                "ignores, and what would fail in that part does not"
+                f"{share:.0%} of {producer.name or 'a map'} is for what {best.name or 'the next'} "
+                "ignores; errors in that part no longer occur"
             ),
             source_edit=_SOURCE,
         )

@@ -1,10 +1,11 @@
-"""Ask the filter first: what is dropped need not be decoded.
+"""Filter first, so that later maps do not process elements that the filter drops.
 
-A filter by label or by length often stands at the end, where what it goes by is at hand, and all
-that it drops has been read, decoded and resized before.
+A filter by label or by length often stands at the end of a pipeline, where its input is at hand. By
+then each dropped element has been read, decoded and resized.
 
-Legal where the maps below only pass on what the filter goes by (or cast, scale or reshape it), and
-make each element by itself alone: then it drops the same elements before them as after them.
+Legal where the maps upstream of the filter only pass on its inputs (or cast, scale or reshape
+them), and process each element separately: then the filter drops the same elements before the maps
+as after them.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ dataset.{dropping}
 
 @final
 class FilterFirstOptimization(Optimization):
-    """Put a filter below the maps that do no work for it."""
+    """Move a filter before the maps that do no work for it."""
 
     name = "filter_first"
     stage = "input"
@@ -37,7 +38,7 @@ class FilterFirstOptimization(Optimization):
     preconditions = (pipeline_refusal,)
 
     def _propose(self, context: Context) -> Proposal | Skipped:
-        """The filter that spares most."""
+        """Select the filter that saves most."""
         pairs = consecutive_stages(context.stages)
         shares = {s: pass_rate(below, s) for below, s in pairs if s.bypassable_maps}
         if not shares:
@@ -51,8 +52,8 @@ class FilterFirstOptimization(Optimization):
             predicted=predicted,
             at=best.at,
             rationale=(
-                f"{1 - (shares[best] or 1.0):.0%} of the elements are dropped before they are "
-                "made, and what would fail in the making of these does not"
+                f"{1 - (shares[best] or 1.0):.0%} of the elements are dropped before the maps "
+                "process them; their errors no longer occur"
             ),
             source_edit=_SOURCE.format(dropping=_BY_HAND[best.kind]),
         )

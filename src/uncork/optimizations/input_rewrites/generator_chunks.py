@@ -1,8 +1,9 @@
-"""Take the elements of a Python generator over into TensorFlow many at a time.
+"""Pass elements of a Python generator to TensorFlow in chunks.
 
-``Dataset.from_generator`` calls into the interpreter for every element, some 100 us each. Legal as
-``exact`` because the generator yields what it did, in its order, and is asked by the same code; it
-is only asked further ahead, so what reads it must read on to its end, or ahead of the training.
+``Dataset.from_generator`` calls the interpreter for every element, about 100 us each. Legal as
+``exact`` because the same code reads the same elements from the generator in the same order. It
+only reads further ahead, so the pipeline must read the generator to its end, or ahead of the
+training.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _SOURCE: Final = (
 
 @final
 class GeneratorChunksOptimization(Optimization):
-    """Hand many elements of a Python generator over at once."""
+    """Read many elements of a Python generator in one call."""
 
     name = "generator_chunks"
     stage = "input"
@@ -28,12 +29,12 @@ class GeneratorChunksOptimization(Optimization):
     preconditions = (pipeline_refusal,)
 
     def _propose(self, context: Context) -> Proposal | Skipped:
-        """The generator that is predicted to win most."""
-        brief = [s for s in context.stages if s.chunked_cost]
-        if not brief:
-            return Skipped(reason="no brief generator whose elements could come many at a time")
+        """Select the generator with the largest predicted gain."""
+        generators = [s for s in context.stages if s.chunked_cost]
+        if not generators:
+            return Skipped(reason="no short generator whose elements could be read in chunks")
         costs = context.costs
-        best, predicted = best_gain(costs, brief, lambda s: costs.with_chunked_stage(s.index))
+        best, predicted = best_gain(costs, generators, lambda s: costs.with_chunked_stage(s.index))
         assert best.chunked_cost is not None
         count = best.chunked_cost.max_elements
         return Proposal(
@@ -45,7 +46,8 @@ class GeneratorChunksOptimization(Optimization):
             predicted=predicted,
             at=best.at,
             rationale=(
-                f"the interpreter is asked once for {count} elements of the generator, not for each"
+                f"TensorFlow calls the interpreter once for {count} elements of the generator, "
+                "not for each"
             ),
             source_edit=_SOURCE,
         )

@@ -1,10 +1,10 @@
-"""Compute in bfloat16, keep the weights in float32.
+"""Compute in bfloat16, with weights in float32.
 
-Legal as ``precision``: bfloat16 has float32's range and 8 bits of precision, so no loss scaling is
-needed, and the proof asks whether the loss curve stays inside the noise that the user's own
-training shows from one data order to the next. Layers that only draw at random stay in float32: in
-16 bits they draw other numbers, and the loss would differ for that alone. Tried only where the
-device computes it natively: elsewhere it is emulated and slower.
+Legal as ``precision``: bfloat16 has the range of float32 and 8 bits of precision, so the loss needs
+no scaling. The proof tests whether the loss curve stays within the variance between two data orders
+of the user's own training. Layers that only compute random numbers stay in float32: in 16 bits they
+sample other numbers, and the loss would differ for that reason alone. Uncork tries this only where
+the device computes bfloat16 natively: elsewhere it is emulated and slower.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from uncork.optimizations.base.proposal import (
     low_gain_refusal,
 )
 
-# Ratio at best, where nothing was measured: half the bytes moved, twice the multiply-adds a cycle.
-_AT_BEST: Final = 2.0
+# Largest speed-up, if not measured: half the bytes moved, twice the multiply-adds a cycle.
+_MAX_SPEEDUP: Final = 2.0
 
 
 def _refusal(context: Context) -> str:
@@ -43,9 +43,11 @@ class MixedBfloat16Optimization(Optimization):
     preconditions = (policy_edit_refusal, mixed_policies_refusal, _refusal)
 
     def _propose(self, context: Context) -> Proposal | Skipped:
-        """bfloat16, where the device has it and the kernels take a good part of the step."""
+        """Select bfloat16 where the device has it and kernels take a large share of a step."""
         lower = context.diagnosis.bfloat16_speedup
-        predicted = context.diagnosis.speedup_with_faster_step(lower.ratio if lower else _AT_BEST)
+        predicted = context.diagnosis.speedup_with_faster_step(
+            lower.ratio if lower else _MAX_SPEEDUP
+        )
         if not is_worth_trying(predicted):
             return low_gain_refusal(predicted)
         work = context.workload

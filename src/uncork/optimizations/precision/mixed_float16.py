@@ -1,10 +1,10 @@
-"""Compute in float16 and scale the loss, where the device knows no bfloat16.
+"""Compute in float16 and scale the loss, where the device does not compute bfloat16.
 
-Legal as ``precision``, with less to stand on than bfloat16: float16 overflows beyond 65,504 and
-loses what is smaller than 6e-8. Loss scaling as Keras has it keeps gradients between the two, and
-the proof trains with it: it asks whether the loss curve stays inside the noise that the user's own
-training shows from one data order to the next. Layers that only draw at random stay in float32.
-Tried on GPUs with tensor cores for float16 alone; a CPU is slower with it.
+Legal as ``precision``, with a smaller margin than bfloat16: float16 overflows above 65,504 and
+loses values below 6e-8. The loss scaling of Keras keeps gradients between the two, and the proof
+trains with it: it tests whether the loss curve stays within the variance between two data orders of
+the user's own training. Layers that only compute random numbers stay in float32. Uncork tries this
+only on GPUs with tensor cores for float16; a CPU is slower with it.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from uncork.optimizations.base.proposal import (
     low_gain_refusal,
 )
 
-# Ratio at best, where nothing was measured: half the bytes moved, and tensor cores.
-_AT_BEST: Final = 2.0
+# Largest speed-up, if not measured: half the bytes moved, and tensor cores.
+_MAX_SPEEDUP: Final = 2.0
 
 
 def _refusal(context: Context) -> str:
     if context.workload.is_fit_in_loop:
-        return "each call of fit would begin to look for its loss scale again"
+        return "each call of fit would search its loss scale again"
     if context.diagnosis.has_native_bfloat16:
         return "this device computes bfloat16, which needs no loss scaling"
     if not context.diagnosis.has_fast_float16:
@@ -52,9 +52,11 @@ class MixedFloat16Optimization(Optimization):
     preconditions = (policy_edit_refusal, _refusal, mixed_policies_refusal, unknown_length_refusal)
 
     def _propose(self, context: Context) -> Proposal | Skipped:
-        """float16, where it is all that the device has, and the kernels take their time."""
+        """Select float16 where the device lacks bfloat16 and kernels limit the step."""
         lower = context.diagnosis.float16_speedup
-        predicted = context.diagnosis.speedup_with_faster_step(lower.ratio if lower else _AT_BEST)
+        predicted = context.diagnosis.speedup_with_faster_step(
+            lower.ratio if lower else _MAX_SPEEDUP
+        )
         if not is_worth_trying(predicted):
             return low_gain_refusal(predicted)
         work = context.workload
@@ -70,13 +72,13 @@ class MixedFloat16Optimization(Optimization):
             ),
             predicted=predicted if lower else None,
             at=work.at,
-            rationale="half the bytes, float16 arithmetic of tensor cores, the loss scaled",
+            rationale="half the bytes, float16 arithmetic of tensor cores, a scaled loss",
             source_edit=_in_loop(keep) if context.is_loop else _source_edit(keep),
         )
 
 
 def _source_edit(keep: tuple[str, ...]) -> str:
-    policy = 'keras.mixed_precision.set_global_policy("mixed_float16")  # before compile, too'
+    policy = 'keras.mixed_precision.set_global_policy("mixed_float16")  # also before compile'
     return f'{policy}\n# dtype="float32" for {shorten_list(keep)}' if keep else policy
 
 
