@@ -223,7 +223,7 @@ def test_a_gain_that_was_seen_gets_the_time_of_what_promises_less(
     patience: list[float] = []
 
     def measured(*runners: Any, **options: Any) -> Any:
-        patience.append(options["patience_s"])
+        patience.append(options["max_extended_s"])
         return interleave(*runners, **options)
 
     monkeypatch.setattr("uncork.engine.tune.tuner.interleave", measured)
