@@ -14,17 +14,14 @@ from typing import Any, Final
 
 import pytest
 
-from uncork.core.base.machine import Machine
 from uncork.core.base.measurement import compare
-from uncork.core.documents.diagnosis import WorkloadDiagnosis
-from uncork.core.documents.plan import Policy
 from uncork.core.edits.edit import AsyncCheckpoint, Edit
 from uncork.core.edits.pipeline import DiskCache, SplitMap
 from uncork.core.edits.step import StepsPerExecution
 from uncork.engine.commands import tune as verbs
 from uncork.engine.process import worker_process as processes
 from uncork.engine.worker import main as child
-from uncork.optimizations.base.proposal import Optimization, Proposal
+from uncork.optimizations.base.proposal import Context, Optimization, Proposal
 
 _TESTS: Final = str(Path(__file__).parent)
 _CHILD: Final = f"""
@@ -39,26 +36,26 @@ sys.exit(short_worker.main("NAME", sys.argv[1:]))
 class Saving(Optimization):
     name, stage, guarantee = "async_checkpoint", "host", "exact"
 
-    def propose(self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy) -> Proposal:
-        assert diagnosis.checkpoint_cost is not None
-        return _proposal(AsyncCheckpoint(size_bytes=diagnosis.checkpoint_cost.copy_bytes))
+    def _propose(self, context: Context) -> Proposal:
+        assert context.diagnosis.checkpoint_cost is not None
+        return _proposal(AsyncCheckpoint(size_bytes=context.diagnosis.checkpoint_cost.copy_bytes))
 
 
 class Grouping(Optimization):
     name, stage, guarantee = "steps_per_execution", "host", "rounding"
 
-    def propose(self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy) -> Proposal:
+    def _propose(self, context: Context) -> Proposal:
         return _proposal(StepsPerExecution(steps=2))
 
 
 class InFiles(Optimization):
     name, stage, guarantee = "disk_cache", "input", "exact"
 
-    def propose(self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy) -> Proposal:
-        assert diagnosis.cache_folder is not None
-        assert diagnosis.cache_folder.path == policy.disk_cache_folder
+    def _propose(self, context: Context) -> Proposal:
+        assert context.diagnosis.cache_folder is not None
+        assert context.diagnosis.cache_folder.path == context.policy.disk_cache_folder
         kept = DiskCache(
-            stage=1, expected_digest="", size_bytes=1 << 24, folder=policy.disk_cache_folder
+            stage=1, expected_digest="", size_bytes=1 << 24, folder=context.policy.disk_cache_folder
         )
         return _proposal(SplitMap(stage=1, expected_digest=""), kept)
 

@@ -33,7 +33,7 @@ from uncork.core.evidence.stage import (
     VectorizedCost,
 )
 from uncork.core.evidence.storage import CacheFolder, ElementIoCost
-from uncork.optimizations.base.proposal import Optimization, Proposal, Skipped
+from uncork.optimizations.base.proposal import Context, Optimization, Proposal, Skipped
 
 FOUR_CORES = Machine(
     cpus=4.0, cpu_model="any", memory_bytes=8 << 30, jax="0.9.0", allocator=DEFAULT_ALLOCATOR
@@ -544,7 +544,9 @@ def ask(
     machine: Machine = FOUR_CORES,
     policy: Policy | None = None,
 ) -> Proposal | Skipped:
-    return optimization.propose(diagnosis, machine, policy or Policy())
+    return optimization.propose(
+        Context(diagnosis=diagnosis, machine=machine, policy=policy or Policy())
+    )
 
 
 def proposal(optimization: Optimization, diagnosis: WorkloadDiagnosis, **kwargs) -> Proposal:

@@ -41,7 +41,7 @@ MACHINES = {
 }
 
 # Proper names may begin a part of a sentence.
-NAMES = ("TensorFlow", "Python", "Keras", "XLA")
+NAMES = ("TensorFlow", "Python", "Keras", "XLA", "JAX", "Uncork")
 
 each = pytest.mark.parametrize("optimization", OPTIMIZATIONS, ids=lambda o: o.name)
 
@@ -98,7 +98,7 @@ def test_its_module_argues_why_it_is_legal(optimization):
     text = inspect.getdoc(sys.modules[type(optimization).__module__])
     assert "Legal" in text
     assert optimization.__doc__
-    assert optimization.propose.__doc__
+    assert optimization._propose.__doc__
 
 
 def test_every_file_is_on_the_road_once():

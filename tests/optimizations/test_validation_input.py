@@ -87,4 +87,4 @@ def test_of_a_pass_that_goes_on_nothing_is_kept():
 
 def test_loops_and_trainings_without_any():
     assert "loop" in reason(FEEDING, validated(workload={"kind": "custom_loop"}))
-    assert "nothing is validated" in reason(FEEDING, SITUATIONS["waiting for input"])
+    assert "no validation" in reason(FEEDING, SITUATIONS["waiting for input"])

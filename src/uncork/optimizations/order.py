@@ -1,6 +1,6 @@
-"""The road: what to try, left to right. One optimization, one file, one test, one page.
+"""All optimizations in the order in which Uncork tries them.
 
-Adding one means a new file, a line in ROAD with the reason for its place, a test and a page.
+A new one needs a file, an entry here with the reason for its position, a test and a page.
 """
 
 from __future__ import annotations

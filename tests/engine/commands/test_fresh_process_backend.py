@@ -110,7 +110,7 @@ def test_ctrl_c_ends_it(monkeypatch, script):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"machine": replace(FOUR_CORES, jax="")}, "no JAX"),
+        ({"machine": replace(FOUR_CORES, jax="")}, "JAX is not installed"),
         ({"policy": Policy(loosest_guarantee="rounding")}, "promises resampled"),
     ],
 )

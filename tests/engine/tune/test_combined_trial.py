@@ -18,7 +18,7 @@ from uncork.core.edits.pipeline import ParallelMap, Prefetch
 from uncork.engine.diagnose import observe
 from uncork.engine.tune.combined_trial import is_inconclusive
 from uncork.engine.tune.tuner import Tuner
-from uncork.optimizations.base.proposal import Optimization, Proposal
+from uncork.optimizations.base.proposal import Context, Optimization, Proposal
 from uncork.pipeline.ir.tree import read_pipeline
 from uncork.pipeline.transforms.apply import apply_edit
 from uncork.training.variant import Variant, VariantRunner
@@ -47,7 +47,7 @@ class FakePipelineSubject(FakeSubject):
 class Ahead(Optimization):
     name, stage, guarantee = "prefetch", "input", "exact"
 
-    def propose(self, diagnosis: Any, *_: object) -> Proposal:
+    def _propose(self, context: Context) -> Proposal:
         edits = (Prefetch(expected_digest=""),)
         return Proposal(edits=edits, predicted=1.1, at="train.py:9", rationale="it overlaps")
 
@@ -55,7 +55,7 @@ class Ahead(Optimization):
 class InParallel(Optimization):
     name, stage, guarantee = "parallelize_prefix", "input", "exact"
 
-    def propose(self, diagnosis: Any, *_: object) -> Proposal:
+    def _propose(self, context: Context) -> Proposal:
         edits = (ParallelMap(stage=1, expected_digest=""),)
         return Proposal(edits=edits, predicted=1.2, at="train.py:7", rationale="on all cores")
 
@@ -147,7 +147,7 @@ def test_one_alone_is_not_tried_as_several(walked) -> None:
 
 def test_an_edit_that_no_longer_applies_ends_it(walked) -> None:
     class Elsewhere(InParallel):
-        def propose(self, diagnosis: Any, *_: object) -> Proposal:
+        def _propose(self, context: Context) -> Proposal:
             edits = (ParallelMap(stage=2, expected_digest=""),)  # a batch
             return Proposal(edits=edits, predicted=1.2, at=None, rationale="of another pipeline")
 

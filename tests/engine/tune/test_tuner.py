@@ -14,7 +14,6 @@ from records import observed
 from uncork.core.base.journal import Journal
 from uncork.core.base.measurement import compare
 from uncork.core.base.record import from_json, replace
-from uncork.core.documents.diagnosis import WorkloadDiagnosis
 from uncork.core.documents.job import Job, JobResult
 from uncork.core.documents.plan import Policy, Proof
 from uncork.core.edits.edit import Guarantee
@@ -26,7 +25,7 @@ from uncork.engine.subject.subject import Subject
 from uncork.engine.tune.tuner import Tuner
 from uncork.engine.worker.tune_job import TuneJob
 from uncork.measure.benchmark.interleave import Block, interleave
-from uncork.optimizations.base.proposal import Optimization, Proposal, Skipped
+from uncork.optimizations.base.proposal import Context, Optimization, Proposal, Skipped
 from uncork.training.variant import Variant, VariantRunner
 
 FAR = 1e9  # seconds of budget
@@ -100,9 +99,9 @@ def optimization(
         stage = "host"
         guarantee = promise
 
-        def propose(self, diagnosis: WorkloadDiagnosis, *_: object) -> Proposal | Skipped:
+        def _propose(self, context: Context) -> Proposal | Skipped:
             """The fourth step seems worth while only to a training that is faster by then."""
-            if steps == 4 and diagnosis is DIAGNOSIS:
+            if steps == 4 and context.diagnosis is DIAGNOSIS:
                 return Skipped(reason="something else is the bottleneck")
             edits = (StepsPerExecution(steps=steps),)
             why = "it may help"
@@ -294,9 +293,9 @@ class Larger(Optimization):
     stage = "batch"
     guarantee = "training"
 
-    def propose(self, diagnosis: WorkloadDiagnosis, *_: object) -> Proposal | Skipped:
+    def _propose(self, context: Context) -> Proposal | Skipped:
         """The largest of those that hold."""
-        held = [each for each in diagnosis.batch_size_trials if each.is_within_noise]
+        held = [each for each in context.diagnosis.batch_size_trials if each.is_within_noise]
         if not held:
             return Skipped(reason="none is left")
         edits = (StepsPerExecution(steps=held[-1].batch_multiplier),)
@@ -390,9 +389,9 @@ class FewBits(Optimization):
     stage = "precision"
     guarantee = "precision"
 
-    def propose(self, diagnosis: WorkloadDiagnosis, *_: object) -> Proposal | Skipped:
+    def _propose(self, context: Context) -> Proposal | Skipped:
         """By what the workload keeps."""
-        steps = 1 + len(diagnosis.workload.float32_layers("mixed_bfloat16"))
+        steps = 1 + len(context.workload.float32_layers("mixed_bfloat16"))
         edits = (StepsPerExecution(steps=steps),)
         return Proposal(edits=edits, predicted=1.5, at=None, rationale="it may help")
 

@@ -50,24 +50,24 @@ def test_arrays_are_cut_into_larger_batches():
 def test_what_a_larger_batch_costs_in_samples_is_told():
     dear = sized(8, 4.0, higher=0.03, price=2.5)
     assert reason(LARGER, tried(sized(2, 1.8, higher=0.02, price=1.9), dear)) == (
-        "8 batches in one train 4x as many samples a second, but take 2.5 times as many to the "
-        "same loss"
+        "8 batches in one train 4x as many samples a second, but need 2.5 times as many for "
+        "the same loss"
     )
     never = sized(8, 4.0, higher=0.03, price=None)
-    assert reason(LARGER, tried(never)).endswith("did not come to the same loss")
+    assert reason(LARGER, tried(never)).endswith("did not reach the same loss")
 
 
 @pytest.mark.parametrize(
     ("workload", "words"),
     [
         ({"kind": "custom_loop"}, "your own code"),
-        ({"data_kind": "pydataset"}, "makes its batches itself"),
-        ({"is_fit_in_loop": True}, "a few steps at a time"),
+        ({"data_kind": "pydataset"}, "forms its batches itself"),
+        ({"is_fit_in_loop": True}, "runs a few steps only"),
         ({"batch_callbacks": ("Logger",)}, "every batch"),
         ({"has_explicit_steps": True}, "steps_per_epoch"),
         ({"is_distributed": True}, "strategy"),
         ({"is_eager_step": True}, "eagerly"),
-        ({"batch_size": None}, "none could be tried"),
+        ({"batch_size": None}, "Uncork could try none"),
     ],
 )
 def test_where_it_is_left_alone(workload, words):

@@ -24,7 +24,7 @@ def test_what_does_not_fit_is_trained_in_parts():
     found = proposal(PARTS, observed(memory_overflow=FOUND, workload={"batch_size": 64}))
     assert found.edits == (MicroBatches(parts=4),)
     assert "shape[64,9]" in found.rationale
-    assert "in 4 parts of 16 examples it took 1.2 GB at most" in found.rationale
+    assert "in 4 parts of 16 examples it uses at most 1.2 GB" in found.rationale
 
 
 def test_what_fits_is_left_whole():

@@ -25,7 +25,7 @@ def test_what_does_not_fit_in_parts_is_made_again():
     found = proposal(AGAIN, observed(memory_overflow=FOUND))
     assert found.edits == (RecomputeActivations(segments=4),)
     assert "shape[64,9]" in found.rationale
-    assert "with activations made again, in 4 segments, it took 1.2 GB at most" in found.rationale
+    assert "with activations made again, in 4 segments, it uses at most 1.2 GB" in found.rationale
     assert "not the same training" in reason(
         MicroBatchesOptimization(), observed(memory_overflow=FOUND)
     )

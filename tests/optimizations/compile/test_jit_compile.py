@@ -49,7 +49,7 @@ def test_the_step_of_a_loop_that_calls_one_compiled_function():
     assert found.at == "train.py:50"
     assert found.source_edit.startswith("@tf.function(jit_compile=True)")
     eagerly = {**work, "is_eager_step": True}
-    assert "op by op" in reason(XLA, observed(shares=COMPUTING, workload=eagerly))
+    assert "runs eagerly" in reason(XLA, observed(shares=COMPUTING, workload=eagerly))
     several = {**work, "step_code_digest": ""}
     assert "more than one" in reason(XLA, observed(shares=COMPUTING, workload=several))
     replicas = {**work, "replicas": 2}

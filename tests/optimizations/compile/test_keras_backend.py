@@ -44,10 +44,10 @@ def test_an_accelerator_is_left_to_tensorflow():
         ({"kind": "custom_loop"}, "your own code"),
         ({"is_eager_step": True}, "eagerly"),
         ({"is_distributed": True}, "strategy"),
-        ({"is_fit_in_loop": True}, "a few steps at a time"),
+        ({"is_fit_in_loop": True}, "runs a few steps only"),
         ({"batch_callbacks": ("LambdaCallback", "WarmUp")}, "LambdaCallback, WarmUp may change"),
-        ({"jit_compile": True}, "XLA already"),
-        ({"batch_size": None}, "not known"),
+        ({"jit_compile": True}, "XLA compiles the step already"),
+        ({"batch_size": None}, "batch size is unknown"),
         (
             {"model": replace(BUSY.workload.model, train_step_digest="c0de")},
             "train_step of its own",

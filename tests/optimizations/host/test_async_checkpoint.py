@@ -56,8 +56,8 @@ def test_copies_need_room():
 @pytest.mark.parametrize(
     ("diagnosis", "why"),
     [
-        (observed(), "nothing is saved"),
-        (observed(workload={"kind": "custom_loop", "model": None}), "a loop of your own"),
+        (observed(), "no ModelCheckpoint"),
+        (observed(workload={"kind": "custom_loop", "model": None}), "your training loop"),
         (saving(refusal_reason="several callbacks save"), "several callbacks"),
     ],
 )

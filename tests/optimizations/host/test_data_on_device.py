@@ -34,7 +34,7 @@ def test_numbers_of_rows_are_all_that_is_sent():
     assert found.edits == (GatherLast(expected_digest=digest), MapOnDevice(expected_digest="9a7e"))
     assert found.predicted == pytest.approx(0.1 / 0.04, rel=0.05)
     assert found.at == "train.py:20"
-    assert "2,000.0 MB of arrays are put on GPU:0" in found.rationale
+    assert "2,000.0 MB of arrays are copied to GPU:0" in found.rationale
 
 
 def test_maps_below_the_batch_take_whole_batches_first():
@@ -59,7 +59,7 @@ def test_the_device_must_have_room():
     little = replace(SENT, free_device_bytes=3_000_000_000)
     assert "take 2.0 GB of the device's memory" in reason(THERE, training(sent=little))
     unknown = replace(SENT, free_device_bytes=None)
-    assert "cannot be asked" in reason(THERE, training(sent=unknown))
+    assert "is unknown" in reason(THERE, training(sent=unknown))
 
 
 def test_where_little_time_is_spent_on_sending_there_is_nothing_to_win():
@@ -67,7 +67,7 @@ def test_where_little_time_is_spent_on_sending_there_is_nothing_to_win():
 
 
 def test_where_nothing_is_sent():
-    assert "nothing that counts is sent" in reason(THERE, training(sent=None))
+    assert "sends little or nothing" in reason(THERE, training(sent=None))
 
 
 def test_where_rows_are_not_only_picked():
@@ -80,7 +80,7 @@ def test_where_rows_are_not_only_picked():
         ({"is_eager_step": True}, "run_eagerly"),
         ({"is_distributed": True}, "strategy"),
         ({"kind": "custom_loop"}, "custom loop"),
-        ({"is_fit_in_loop": True}, "a few steps at a time"),
+        ({"is_fit_in_loop": True}, "runs a few steps only"),
     ],
 )
 def test_where_it_cannot_be_done(situation, told):

@@ -36,8 +36,8 @@ def test_it_promises_every_bit_and_falls_back_on_rounding():
     [
         ({"small_weight_count": 0}, "few small weights"),
         ({"jit_compile": True}, "XLA"),
-        ({"batch_callbacks": ("Own",)}, "every batch and may look at its state: Own"),
-        ({"is_fit_in_loop": True}, "a few steps at a time"),
+        ({"batch_callbacks": ("Own",)}, "every batch and may read the optimizer's state: Own"),
+        ({"is_fit_in_loop": True}, "runs a few steps only"),
     ],
 )
 def test_what_leaves_it_out(workload, words):

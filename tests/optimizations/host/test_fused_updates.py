@@ -5,15 +5,14 @@ import pytest
 from optimizations.situations import (
     CHATTY,
     COMPUTING,
-    FOUR_CORES,
     SITUATIONS,
     WAITING,
+    ask,
     proposal,
     reason,
 )
 from records import observed
 from uncork.core.base.record import replace
-from uncork.core.documents.plan import Policy
 from uncork.core.edits.step import FusedUpdates
 from uncork.core.evidence.kernels import KernelGroup
 from uncork.optimizations.base.proposal import Proposal
@@ -31,7 +30,7 @@ def test_weights_are_updated_by_one_kernel_each(shares):
     found = proposal(FUSED, training(shares))
     assert found.edits == (FusedUpdates(),)
     assert found.predicted is None
-    assert "4 weights" in found.rationale
+    assert "each of 4 weights" in found.rationale
 
 
 def test_it_is_told_where_the_optimizer_was_chosen():
@@ -63,7 +62,7 @@ def test_it_is_tried_where_the_optimizer_s_kernels_take_their_time(share, is_tri
         KernelGroup(phase="optimizer", share=share, calls_per_step=12.0, main_kernel="Mul"),
         KernelGroup(phase="forward", share=0.5, calls_per_step=2.0, main_kernel="MatMul"),
     )
-    answer = FUSED.propose(replace(training(), kernels=kernels), FOUR_CORES, Policy())
+    answer = ask(FUSED, replace(training(), kernels=kernels))
     assert isinstance(answer, Proposal) == is_tried
 
 

@@ -29,12 +29,15 @@ def test_it_takes_a_process_of_its_own():
 
 
 def test_kernels_of_long_steps_are_shared():
-    assert "threads share that" in reason(THREADS, observed(step_s=0.1, shares=COMPUTING))
+    assert "which threads should share" in reason(THREADS, observed(step_s=0.1, shares=COMPUTING))
 
 
 @pytest.mark.parametrize(
     ("workload", "words"),
-    [({"intra_op_threads": 3}, "set to 3"), ({"is_fit_in_loop": True}, "a few steps at a time")],
+    [
+        ({"intra_op_threads": 3}, "sets 3 threads"),
+        ({"is_fit_in_loop": True}, "runs a few steps only"),
+    ],
 )
 def test_what_leaves_it_out(workload, words):
     assert words in reason(THREADS, training(**workload))

@@ -42,7 +42,7 @@ def test_it_takes_a_process_of_its_own():
 
 @pytest.mark.parametrize(
     ("allocator", "words"),
-    [("tcmalloc", "the allocator is tcmalloc"), ("", "the allocator is one that is not known")],
+    [("tcmalloc", "the allocator is tcmalloc"), ("", "the allocator is unknown")],
 )
 def test_an_allocator_that_is_not_glibc_s_own_is_left_alone(allocator, words):
     machine = replace(FOUR_CORES, allocator=allocator)
@@ -52,12 +52,12 @@ def test_an_allocator_that_is_not_glibc_s_own_is_left_alone(allocator, words):
 @pytest.mark.parametrize(
     ("workload", "words"),
     [
-        ({"kind": "custom_loop"}, "calls no one function"),
+        ({"kind": "custom_loop"}, "calls no single function"),
         (
             {"kind": "custom_loop", "step_code_digest": "c0de", "tf_function_refusal": "it prints"},
             "cannot be called again in another process: it prints",
         ),
-        ({"is_fit_in_loop": True}, "a few steps at a time"),
+        ({"is_fit_in_loop": True}, "runs a few steps only"),
     ],
 )
 def test_what_leaves_it_out(workload, words):

@@ -69,7 +69,7 @@ def test_where_nothing_of_the_step_is_of_the_batch_alone_there_is_nothing_to_win
 @pytest.mark.parametrize(
     ("situation", "told"),
     [
-        ({"is_fit_in_loop": True}, "a few steps at a time"),
+        ({"is_fit_in_loop": True}, "runs a few steps only"),
         ({"is_eager_step": True}, "run_eagerly"),
         ({"is_distributed": True}, "strategy"),
         ({"kind": "custom_loop"}, "custom loop"),

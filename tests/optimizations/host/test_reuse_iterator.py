@@ -2,10 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from optimizations.situations import FOUR_CORES, proposal, reason
+from optimizations.situations import ask, proposal, reason
 from records import observed
 from uncork.core.base.record import replace
-from uncork.core.documents.plan import Policy
 from uncork.core.edits.step import ReuseIterator
 from uncork.core.evidence.loop import EvaluationCalls
 from uncork.optimizations.base.proposal import Proposal
@@ -36,8 +35,8 @@ def test_it_promises_every_bit_and_nothing_less():
 @pytest.mark.parametrize(
     ("workload", "words"),
     [
-        ({"is_fit_in_loop": False}, "not called for a few steps"),
-        ({"data_kind": "tf.data"}, "given a tf.data"),
+        ({"is_fit_in_loop": False}, "runs many steps"),
+        ({"data_kind": "tf.data"}, "reads a tf.data"),
         ({"has_explicit_steps": True}, "steps_per_epoch"),
         ({"is_eager_step": True}, "eagerly"),
         ({"is_distributed": True}, "tf.distribute"),
@@ -56,7 +55,7 @@ def test_a_loop_that_predicts_for_long_is_tried(share, is_tried):
             share=share, calls_per_step=1.0, setup_share=0.9, at="train.py:60"
         ),
     )
-    answer = KEPT.propose(loop, FOUR_CORES, Policy())
+    answer = ask(KEPT, loop)
     assert isinstance(answer, Proposal) == is_tried
     if is_tried:
         assert answer.at == "train.py:60"

@@ -47,7 +47,7 @@ def test_an_epoch_of_a_given_length_is_cut_into_equal_parts(length, expected):
 
 
 def test_a_given_length_that_cannot_be_cut_is_left_alone():
-    words = "cannot be cut into equal executions"
+    words = "cannot be divided into equal executions"
     assert words in reason(CHAIN, training(steps_per_epoch=127, has_explicit_steps=True))
     assert steps(training(steps_per_epoch=127)) == 64
 
@@ -61,7 +61,7 @@ def test_a_validation_of_given_length_is_cut_into_equal_parts(validated, expecte
 def test_both_lengths_count():
     given = {"steps_per_epoch": 100, "has_explicit_steps": True}
     assert steps(training(validation_steps=30, **given)) == 10
-    words = "validation_steps=7 and steps_per_epoch=100 cannot be cut"
+    words = "validation_steps=7 and steps_per_epoch=100 cannot be divided"
     assert words in reason(CHAIN, training(validation_steps=7, **given))
 
 
@@ -96,7 +96,7 @@ def test_a_busy_device_is_left_alone():
 
 
 def test_a_value_of_the_user_s_own_is_kept():
-    assert "set to 8 by the script" in reason(CHAIN, training(steps_per_execution=8))
+    assert "the script sets steps_per_execution=8" in reason(CHAIN, training(steps_per_execution=8))
 
 
 def test_callbacks_that_see_every_batch_forbid_it():
@@ -105,7 +105,7 @@ def test_callbacks_that_see_every_batch_forbid_it():
 
 
 def test_an_unknown_length_forbids_it():
-    assert "length is unknown" in reason(CHAIN, SITUATIONS["unknown length"])
+    assert "length of the dataset is unknown" in reason(CHAIN, SITUATIONS["unknown length"])
 
 
 @pytest.mark.parametrize("data", ["pydataset", "generator"])

@@ -31,9 +31,9 @@ def test_numbers_that_change_are_handed_over_as_tensors():
 @pytest.mark.parametrize(
     ("workload", "words"),
     [
-        ({"kind": "fit"}, "Keras calls its step on tensors"),
+        ({"kind": "fit"}, "Keras passes only tensors"),
         ({"number_arguments": ()}, "no number among"),
-        ({"is_eager_step": True}, "op by op"),
+        ({"is_eager_step": True}, "runs eagerly"),
         ({"step_code_digest": ""}, "more than one compiled function"),
         ({"replicas": 2}, "tf.distribute"),
     ],

@@ -39,7 +39,7 @@ def test_the_step_of_a_loop_is_known_by_its_code():
     ("workload", "words"),
     [
         ({"is_eager_step": False}, "compiled already"),
-        ({"is_fit_in_loop": True}, "a few steps at a time"),
+        ({"is_fit_in_loop": True}, "runs a few steps only"),
         ({"is_distributed": True}, "strategy"),
         (
             {"tf_function_refusal": "it does more than compute: print"},

@@ -178,7 +178,10 @@ def test_what_is_too_large_is_kept_before_it_is_widened():
     found = proposal(CACHE, decoding(*stages, memory_available_bytes=10**9))
     cache = Cache(stage=1, expected_digest="", size_bytes=POINT.memory_bytes // 4)
     assert found.edits == (SplitMap(stage=1, expected_digest="51ab"), cache)
-    assert "all but the widening of decode is made once and kept in 0.25 GB" in found.rationale
+    assert (
+        "everything before the cast of decode is computed once and cached in 0.25 GB"
+        in found.rationale
+    )
     assert "tf.cast" in found.source_edit
 
 
@@ -226,14 +229,16 @@ def test_a_loop_that_leaves_its_data_early_never_fills_a_cache():
     decode = stage(1, "map", 0.09, parallelism=AUTOTUNE, cache_point=POINT, length=-1)
     looping = {"kind": "custom_loop", "model": None, "steps_per_epoch": POINT.element_count}
     left = observed(stage(0, "range"), decode, shares=WAITING, workload=looping)
-    assert "before a cache would be complete" in reason(CACHE, left)
+    assert "before a cache is complete" in reason(CACHE, left)
     for changes in ({"steps_per_epoch": POINT.element_count + 1}, {"steps_per_epoch": None}):
         longer = replace(left, workload=replace(left.workload, **changes))
         assert proposal(CACHE, longer)
 
 
 def test_what_is_made_anew_for_each_pass_is_not_read_again():
-    assert "anew for each pass" in reason(CACHE, decoding(workload={"is_dataset_recreated": True}))
+    assert "recreates its dataset for each pass" in reason(
+        CACHE, decoding(workload={"is_dataset_recreated": True})
+    )
 
 
 def test_the_epoch_that_fills_it_runs_a_serial_map_in_parallel():

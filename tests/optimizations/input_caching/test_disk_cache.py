@@ -43,7 +43,7 @@ def test_what_memory_has_no_room_for_is_kept_in_files():
     assert "GB of memory" in reason(CacheOptimization(), decoding())
     found = proposal(FILES, decoding())
     assert found.edits == (KEPT,)
-    assert found.rationale == "map is made once and kept in 1 GB of files"
+    assert found.rationale == "map is computed once and cached in 1 GB of files"
     assert found.at == "train.py:21"
 
 
@@ -109,7 +109,7 @@ def test_what_fits_but_gains_nothing_in_memory_is_no_reason_against_files():
 def test_epochs_that_end_early_read_little_of_it_twice():
     """A tenth of the data in each of ten epochs: all is written, and nothing read back."""
     early = decoding(workload={"epochs": 10, "steps_per_epoch": 10})
-    assert "longer than reading them spares in 1 passes over the data" in reason(FILES, early)
+    assert "longer than reading them saves in 1 passes over the data" in reason(FILES, early)
 
 
 def test_very_many_small_elements_are_not_kept_in_files():
@@ -137,7 +137,7 @@ def test_there_must_be_room_for_two_of_them(free, fits):
         assert found.edits == (KEPT,)
     else:
         assert found.reason == (
-            "needs 2.2 GB in the folder of --disk-cache while it is tried, 2.1 GB are free"
+            "the trial needs 2.2 GB in the folder of --disk-cache, 2.1 GB are free"
         )
 
 
@@ -145,7 +145,7 @@ def test_epochs_must_win_back_the_writing():
     write = replace(FAST, wall_s_per_byte=5e-8)  # half a second each, where 0.09 are spared
     workload = {"epochs": 5, "steps_per_epoch": 100}
     slow = decoding(disk=replace(DISK, write_cost=write), workload=workload)
-    assert "longer than reading them spares in 5 passes" in reason(FILES, slow)
+    assert "longer than reading them saves in 5 passes" in reason(FILES, slow)
     policy = Policy(budget_s=3600.0)
     longer = replace(slow, workload=replace(slow.workload, epochs=50))
     assert ask(FILES, longer, FOUR_CORES, policy).edits[0] == KEPT
@@ -155,7 +155,7 @@ def test_an_epoch_must_be_short_enough_to_be_compared():
     long = replace(MANY, element_count=1000, memory_bytes=10**10)
     stages = stage(0, "range"), replace(DECODE, cache_point=long), stage(2, "batch")
     told = reason(FILES, decoding(*stages))
-    assert told == "an epoch takes 105 s, and several must be compared: give --budget 1898"
+    assert told == "an epoch takes 105 s, and the proof compares several: use --budget 1898"
     assert proposal(FILES, decoding(*stages), policy=Policy(budget_s=2000.0))
 
 

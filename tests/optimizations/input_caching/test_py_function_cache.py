@@ -68,7 +68,7 @@ def test_a_given_number_of_steps_may_begin_anywhere():
 
 
 def test_other_answers_in_every_epoch_are_not_kept():
-    assert "answer the same" in reason(KEEP, asking(keepable=None))
+    assert "return the same" in reason(KEEP, asking(keepable=None))
 
 
 def test_without_python_in_a_map_there_is_nothing_to_keep():

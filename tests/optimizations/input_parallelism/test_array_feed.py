@@ -36,7 +36,7 @@ def test_a_short_wait_is_not_worth_it():
     [
         ({"data_kind": "tf.data"}, "fed by tf.data"),
         ({"data_kind": "pydataset"}, "fed by pydataset"),
-        ({"kind": "custom_loop"}, "not by arrays that fit is given"),
+        ({"kind": "custom_loop"}, "not by arrays passed to fit"),
         ({"is_fit_in_loop": True}, "reuse_iterator"),
         ({"is_distributed": True}, "strategy"),
     ],

@@ -28,7 +28,7 @@ def test_a_map_whose_calls_cost_more_than_its_work_is_run_inline():
     found = proposal(INLINE, with_maps((0.09, inline(0.001))))
     assert found.edits == (InlineMap(stage=1, expected_digest="51ab"),)
     assert found.predicted == pytest.approx(0.09 / 0.01, rel=0.01)
-    assert "map1 run in the thread that asks" in found.rationale
+    assert "the thread that reads their elements runs map1" in found.rationale
     assert found.at == "train.py:21"
 
 

@@ -28,7 +28,7 @@ def test_a_long_buffer_that_is_left_early_is_shortened():
     assert found.edits == (LessAhead(stage=1, expected_digest="51ab"),)
     assert found.at == "train.py:55"
     assert found.predicted == pytest.approx(0.1 / 0.05, rel=0.01)
-    assert "400 elements" in found.rationale
+    assert "400 prefetched elements" in found.rationale
 
 
 def test_all_that_work_in_vain_are_shortened_together():
@@ -42,12 +42,12 @@ def test_all_that_work_in_vain_are_shortened_together():
 
 
 def test_without_a_number_there_is_nothing_to_shorten():
-    assert "nothing was told" in reason(LESS, left_early(ahead=None))
+    assert "has a fixed size" in reason(LESS, left_early(ahead=None))
 
 
 @pytest.mark.parametrize("changes", [{"length": 50}, {"cpu_s": 0.1}])
 def test_what_is_taken_stays(changes):
-    assert reason(LESS, left_early(**changes)) == "what is prepared ahead is taken"
+    assert reason(LESS, left_early(**changes)) == "the training reads all prefetched elements"
 
 
 def test_little_waste_is_left_alone():

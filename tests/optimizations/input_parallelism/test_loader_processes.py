@@ -41,14 +41,14 @@ def test_every_core_gets_a_process():
     found = proposal(PROCESSES, loading())
     assert found.edits == (LoaderProcesses(processes=4, expected_digest="c0de"),)
     assert found.predicted == pytest.approx(0.09 / 0.03, rel=0.15)
-    assert "4 processes make the batches of Reviews" in found.rationale
+    assert "4 processes compute the batches of Reviews" in found.rationale
     assert "workers=4, use_multiprocessing=True" in found.source_edit
 
 
 def test_a_loader_that_draws_is_worth_a_weaker_promise():
     found = proposal(PROCESSES, loading(random=True))
     assert found.edits == (LoaderProcesses(processes=4, expected_digest="c0de", is_random=True),)
-    assert "seed what it draws from" in found.source_edit
+    assert "seed its random generators" in found.source_edit
     assert (PROCESSES.guarantee, PROCESSES.fallback_guarantee) == ("exact", "resampled")
 
 
@@ -65,7 +65,7 @@ def test_many_cores_do_not_get_a_process_each():
 
 
 def test_what_was_not_measured_in_processes_is_left_alone():
-    assert "threads do as well" in reason(PROCESSES, loading(processes_s=None))
+    assert "threads are as fast" in reason(PROCESSES, loading(processes_s=None))
 
 
 def test_processes_that_were_slower_are_not_proposed():
@@ -84,7 +84,7 @@ def test_processes_must_fit_the_memory():
 
 @pytest.mark.parametrize(
     ("changed", "why"),
-    [({"has_explicit_steps": True}, "steps_per_epoch"), ({"is_loader_cached": True}, "kept")],
+    [({"has_explicit_steps": True}, "steps_per_epoch"), ({"is_loader_cached": True}, "cached")],
 )
 def test_where_workers_would_not_do_the_same(changed, why):
     found = loading()

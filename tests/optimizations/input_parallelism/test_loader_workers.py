@@ -38,7 +38,7 @@ def test_every_core_gets_a_thread():
     found = proposal(THREADS, loading())
     assert found.edits == (LoaderWorkers(workers=4, expected_digest="c0de"),)
     assert found.predicted == pytest.approx(0.09 / 0.03, rel=0.15)
-    assert "4 threads make the batches of Photos" in found.rationale
+    assert "4 threads compute the batches of Photos" in found.rationale
     assert "workers=4" in found.source_edit
 
 
@@ -68,16 +68,16 @@ def test_a_loader_that_draws_is_worth_a_weaker_promise():
 def test_batches_made_ahead_must_fit_the_memory():
     tight = replace(loading(), memory_available_bytes=10)
     stages = tuple(replace(s, bytes_per_element=1_000_000) for s in tight.stages)
-    assert "made ahead" in reason(THREADS, replace(tight, stages=stages))
+    assert "prefetched" in reason(THREADS, replace(tight, stages=stages))
     # As many as Keras lets wait, and those that are being made.
     large = replace(loading(), memory_available_bytes=24_000_000_000)
     stages = tuple(replace(s, bytes_per_element=1_000_000_000) for s in large.stages)
-    assert "made ahead would take" in reason(THREADS, replace(large, stages=stages))
+    assert "prefetched batches would take" in reason(THREADS, replace(large, stages=stages))
 
 
 @pytest.mark.parametrize(
     ("changed", "why"),
-    [({"has_explicit_steps": True}, "steps_per_epoch"), ({"is_loader_cached": True}, "kept")],
+    [({"has_explicit_steps": True}, "steps_per_epoch"), ({"is_loader_cached": True}, "cached")],
 )
 def test_where_workers_would_not_do_the_same(changed, why):
     found = loading()

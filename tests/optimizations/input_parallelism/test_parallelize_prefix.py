@@ -81,7 +81,7 @@ def test_without_tf_data_there_is_nothing_to_split(situation):
 
 
 def test_an_unreadable_pipeline_is_called_so():
-    assert "nothing is known" in reason(SPLIT, SITUATIONS["no stages"])
+    assert "are unknown" in reason(SPLIT, SITUATIONS["no stages"])
 
 
 def test_a_serial_map_behind_a_slower_thread_is_left_alone():

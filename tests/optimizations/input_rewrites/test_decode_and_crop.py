@@ -2,10 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from optimizations.situations import WAITING, proposal, reason
+from optimizations.situations import WAITING, ask, proposal, reason
 from records import MACHINE, observed, stage
 from uncork.core.base.record import replace
-from uncork.core.documents.plan import Policy
 from uncork.core.edits.pipeline import DecodeAndCrop
 from uncork.core.evidence.stage import AUTOTUNE, MapPrefix, RandomPart
 from uncork.optimizations.base.proposal import Skipped
@@ -80,7 +79,7 @@ def test_a_map_that_decodes_sooner_in_two_parts_is_left_to_that():
     ):
         patch = replace(found.stages[1], **alone, **stage_of)
         changed = replace(found, stages=(found.stages[0], patch, *found.stages[2:]))
-        answer = CROP.propose(changed, MACHINE, Policy())
+        answer = ask(CROP, changed, MACHINE)
         assert isinstance(answer, Skipped) == left
 
 

@@ -35,7 +35,7 @@ def test_elements_that_take_long_by_themselves_are_left_alone():
 
 
 def test_not_where_they_cannot_be_handed_over_so():
-    assert "no brief generator" in reason(CHUNKS, yielding(chunked=None))
+    assert "no short generator" in reason(CHUNKS, yielding(chunked=None))
 
 
 @pytest.mark.parametrize("situation", ["pydataset", "arrays"])

@@ -28,7 +28,7 @@ def test_a_map_that_costs_less_at_once_is_moved_above_the_batch():
     found = proposal(VECTORIZE, with_maps((0.09, at_once(0.001))))
     assert found.edits == (VectorizeMap(stage=1, expected_digest="51ab"),)
     assert found.predicted == pytest.approx(0.09 / 0.01, rel=0.01)
-    assert "map1 called once" in found.rationale
+    assert "calls map1 once" in found.rationale
 
 
 def test_the_maps_above_it_must_be_moved_before():
@@ -49,7 +49,7 @@ def test_a_map_that_is_dearer_at_once_is_left_alone():
 
 
 def test_a_function_that_cannot_be_stacked_is_left_alone():
-    assert "no map below a batch" in reason(VECTORIZE, with_maps((0.09, None)))
+    assert "no map before a batch" in reason(VECTORIZE, with_maps((0.09, None)))
 
 
 def half(first_bytes: int) -> VectorizedCost:
@@ -65,7 +65,7 @@ def half(first_bytes: int) -> VectorizedCost:
 def test_of_a_map_that_begins_with_decoding_the_rest_is_moved():
     found = proposal(VECTORIZE, with_maps((0.09, half(4))))
     assert found.edits == (VectorizeMap(stage=1, expected_digest="51ab"),)
-    assert "map1, what follows DecodeWav and ReadFile in it, called once" in found.rationale
+    assert "calls map1, what follows DecodeWav and ReadFile in it, once" in found.rationale
     assert "read_and_decode" in found.source_edit
 
 

@@ -80,9 +80,9 @@ def test_the_step_of_a_loop_is_traced_anew():
     assert found.edits == (DtypePolicy(policy="mixed_bfloat16", code_digest="abc"),)
     for changed, why in (
         ({"step_code_digest": ""}, "more than one compiled function"),
-        ({"layer_dtype_policies": ()}, "no layer of Keras's"),
+        ({"layer_dtype_policies": ()}, "no Keras layer"),
         ({"layer_dtype_policies": ("float32", "mixed_float16")}, "mixed_float16"),
-        ({"is_eager_step": True}, "op by op"),
+        ({"is_eager_step": True}, "runs eagerly"),
         ({"replicas": 2}, "strategy"),
     ):
         assert why in reason(BFLOAT16, training(**{**work, **changed}))

@@ -28,7 +28,7 @@ from uncork.engine.process.worker_process import (
     write_plan,
 )
 from uncork.optimizations.base.outcomes import describe_outcome, format_speedup
-from uncork.optimizations.base.proposal import Optimization, Proposal, Skipped
+from uncork.optimizations.base.proposal import Context, Optimization, Proposal, Skipped
 from uncork.optimizations.compile.keras_backend import KerasBackendOptimization
 from uncork.optimizations.host.intra_op_threads import IntraOpThreadsOptimization
 from uncork.optimizations.host.keep_freed_memory import KeepFreedMemoryOptimization
@@ -104,7 +104,9 @@ class FreshProcessTrial:
 
     def _answer(self, plan: Plan, handed_over: str | None, script: Script) -> Proposal | Skipped:
         optimization = self._optimization
-        proposal = optimization.propose(plan.after or plan.before, plan.machine, plan.policy)
+        proposal = optimization.propose(
+            Context(diagnosis=plan.after or plan.before, machine=plan.machine, policy=plan.policy)
+        )
         if not _allows(plan, optimization.guarantee):
             allowed = (
                 f"promises {optimization.guarantee}; the policy allows "

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import final
 
-from uncork.core.base.machine import Machine
 from uncork.core.base.record import replace
 from uncork.core.documents.diagnosis import WorkloadDiagnosis
-from uncork.core.documents.plan import PlanStep, Policy
+from uncork.core.documents.plan import PlanStep
 from uncork.core.edits.edit import Guarantee, find_loosest_guarantee
 from uncork.core.edits.pipeline import PipelineEdit
 from uncork.optimizations.base.proposal import (
     MIN_PREDICTED_SPEEDUP,
+    Context,
     Optimization,
     Proposal,
     Skipped,
@@ -91,9 +91,13 @@ class CombinedOptimization(Optimization):
         """The loosest of theirs."""
         return find_loosest_guarantee(*(part.optimization.guarantee for part in self.parts))
 
-    def propose(self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy) -> Proposal:
+    def _propose(self, context: Context) -> Proposal:
+        """The same, whatever the context."""
+        del context
+        return self.proposal()
+
+    def proposal(self) -> Proposal:
         """All edits in order: those of a later part are meant for what the earlier ones leave."""
-        del diagnosis, machine, policy
         proposals = [part.proposal for part in self.parts]
         return Proposal(
             edits=tuple(edit for proposal in proposals for edit in proposal.edits),

@@ -160,8 +160,7 @@ class Tuner(TuningState):
         )
         if len(together.parts) < 2:
             return
-        proposal = together.propose(self.diagnosis, self.machine, self.policy)
-        step = self._attempt(together, proposal, again=True)
+        step = self._attempt(together, together.proposal(), again=True)
         befores = [tried[part.optimization.name] for part in together.parts]
         found = together.part_outcomes(step, befores)
         # All at once: of what is kept together no part may be in force unrecorded.
@@ -176,7 +175,9 @@ class Tuner(TuningState):
             return propose_parts(
                 road,
                 (self.variant, self.diagnosis),
-                lambda optimization, now: optimization.propose(now, self.machine, self.policy),
+                lambda optimization, now: optimization.propose(
+                    replace(self.context, diagnosis=now)
+                ),
                 self._look,
             )
         except Exception as error:  # as of a trial: it must not take the tuning with it

@@ -15,6 +15,7 @@ from uncork.engine.subject.subject import Subject
 from uncork.engine.tune.guarantee_policy import GuaranteePolicy
 from uncork.optimizations.base.proposal import (
     MIN_PREDICTED_SPEEDUP,
+    Context,
     Optimization,
     Proposal,
     Skipped,
@@ -56,14 +57,19 @@ class TuningState:
         self._looking_again = False
         self._promises = GuaranteePolicy(self.subject, self.policy)
 
+    @property
+    def context(self) -> Context:
+        """What optimizations see now."""
+        return Context(diagnosis=self.diagnosis, machine=self.machine, policy=self.policy)
+
     def propose(self, optimization: Optimization) -> Proposal | Skipped:
         """What an optimization would do now, if it is allowed."""
         skipped = self._not_allowed(optimization)
         if skipped and skipped.reason != NO_TIME_REASON:
             return skipped
-        found = optimization.propose(self.diagnosis, self.machine, self.policy)
+        answer = optimization.propose(self.context)
         # What would not be proposed is not missed for want of time.
-        return found if isinstance(found, Skipped) else skipped or found
+        return answer if isinstance(answer, Skipped) else skipped or answer
 
     def _postponed(self, optimization: Optimization, proposal: Proposal) -> Skipped | None:
         """Where time is short, it is kept for what promises more further along the road.
@@ -135,7 +141,7 @@ class TuningState:
             for o in self.optimizations
             if o.needs_own_process and self._promises.allows(o.guarantee)
         ]
-        answers = {o.name: o.propose(self.diagnosis, self.machine, self.policy) for o in allowed}
+        answers = {o.name: o.propose(self.context) for o in allowed}
         return [name for name, answer in answers.items() if isinstance(answer, Proposal)]
 
     def _before(self, optimization: Optimization) -> Optimization | None:

@@ -1,4 +1,4 @@
-"""How one attempt on the road is recorded, and told in one line."""
+"""Records the outcome of a trial, and describes it in one line."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from uncork.core.documents.plan import OutcomeName, PlanStep, Proof, Ratio
 from uncork.core.edits.edit import AsyncCheckpoint, select_validation_edits
 from uncork.optimizations.base.proposal import Optimization, Proposal
 
-# Ratio. A step that wins less is not worth a line in a plan, nor the risk.
+# Ratio. An optimization that gains less is not worth its risk.
 MIN_KEPT_SPEEDUP = 1.03
 
 
@@ -19,7 +19,7 @@ def record(
     proof: Proof | None = None,
     comparison: Comparison | None = None,
 ) -> PlanStep:
-    """The record of one attempt."""
+    """Record the outcome of one trial."""
     ratio = None
     if comparison is not None:
         ratio = Ratio(ratio=comparison.ratio, low=comparison.low, high=comparison.high)
@@ -42,7 +42,7 @@ def record(
 
 
 def format_speedup(comparison: Comparison | Ratio) -> str:
-    """Ratio and interval in brackets; one whose end tells nothing is open there.
+    """Format ratio and interval in brackets; an end that is far away is open.
 
     Example:
         >>> from uncork.core.base.measurement import compare
@@ -58,31 +58,31 @@ def format_speedup(comparison: Comparison | Ratio) -> str:
 
 
 def not_faster_reason(comparison: Comparison) -> str:
-    """Why a candidate that was measured is left out."""
-    found = format_speedup(comparison)
+    """Why Uncork rejects a candidate that it measured."""
+    speedup = format_speedup(comparison)
     if comparison.verdict == "slower":
-        return f"slower: {found}"
+        return f"slower: {speedup}"
     if comparison.ratio < 1:
-        return f"not faster: {found}"
-    missed = (
-        f"; {comparison.min_detectable_ratio:.2f}x would have been"
+        return f"not faster: {speedup}"
+    detectable = (
+        f"; the trial can detect {comparison.min_detectable_ratio:.2f}x"
         if comparison.min_detectable_ratio
         else ""
     )
-    return f"not proven to be at least {MIN_KEPT_SPEEDUP}x as fast: {found}{missed}"
+    return f"not proven to be at least {MIN_KEPT_SPEEDUP}x as fast: {speedup}{detectable}"
 
 
 def is_promising(step: PlanStep) -> bool:
-    """Whether its gain looks worth having, but could not be told from noise."""
+    """Whether the measured gain is large enough, but not distinguishable from noise."""
     if step.outcome != "rejected" or step.proof is not None or step.measured is None:
         return False
     return step.measured.ratio >= MIN_PROMISING_RATIO
 
 
 def describe_outcome(step: PlanStep) -> str:
-    """One line of progress."""
+    """Describe the outcome in one line of progress."""
     if step.outcome == "kept" and step.measured:
-        return f"{step.name}: kept, {step.measured.ratio:.2f}x, {step.guarantee} proved"
+        return f"{step.name}: accepted, {step.measured.ratio:.2f}x, {step.guarantee} proved"
     if step.outcome == "kept":
-        return f"{step.name}: kept, {step.guarantee} proved, {step.reason}"
+        return f"{step.name}: accepted, {step.guarantee} proved, {step.reason}"
     return f"{step.name}: {step.outcome}, {step.reason}"

@@ -1,32 +1,30 @@
 """Compile the training step with XLA.
 
 Legal as ``rounding``: XLA fuses kernels and reorders sums, which changes the last bits. Layers with
-their own random numbers may draw others under XLA; the proof then fails and the step is refused.
-Judged on time to finish: compiling takes seconds to minutes, and a new shape compiles again.
+random numbers may sample others under XLA; then the proof fails and Uncork rejects the step. It
+counts the time to finish: compiling takes seconds to minutes, and a new shape compiles again.
 
-In a loop of the user's own the step is the one ``tf.function`` that it calls for each batch.
+In the user's own loop the step is the one ``tf.function`` that the loop calls for each batch.
 """
 
 from __future__ import annotations
 
 from typing import Final, final
 
-from uncork.core.base.machine import Machine
-from uncork.core.documents.diagnosis import WorkloadDiagnosis
-from uncork.core.documents.plan import Policy
 from uncork.core.edits.step import JitCompile
-from uncork.optimizations.base.preconditions import function_edit_refusal, step_edit_refusal
+from uncork.optimizations.base.preconditions import any_step_refusal
 from uncork.optimizations.base.proposal import (
-    MIN_PREDICTED_SPEEDUP,
+    Context,
     Optimization,
     Proposal,
     Skipped,
+    is_worth_trying,
     low_gain_refusal,
 )
 
-# Ratio that fusing kernels gives at best, from published XLA results on convolutional and dense
-# models (1.1x to 1.5x); it only decides whether compiling is worth its time.
-_AT_BEST: Final = 1.5
+# Largest speed-up by fused kernels, from published XLA results on convolutional and dense models
+# (1.1x to 1.5x); it only decides whether to try.
+_MAX_SPEEDUP: Final = 1.5
 _SOURCES: Final = {
     "fit": "model.compile(..., jit_compile=True)",
     "custom_loop": "@tf.function(jit_compile=True)\ndef train_step(...):",
@@ -40,25 +38,20 @@ class JitCompileOptimization(Optimization):
     name = "jit_compile"
     stage = "compile"
     guarantee = "rounding"
+    preconditions = (any_step_refusal,)
 
-    def propose(
-        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
-    ) -> Proposal | Skipped:
-        """XLA, where the kernels take a good part of the step."""
-        work = diagnosis.workload
-        in_loop = work.kind == "custom_loop"
-        forbidden = function_edit_refusal(diagnosis) if in_loop else step_edit_refusal(diagnosis)
-        if forbidden:
-            return forbidden
+    def _propose(self, context: Context) -> Proposal | Skipped:
+        """Select XLA where kernels take a large share of the step."""
+        work = context.workload
         if work.jit_compile:
-            return Skipped(reason="compiled with XLA already")
-        possible = diagnosis.speedup_with_faster_step(_AT_BEST)
-        if possible < MIN_PREDICTED_SPEEDUP:
+            return Skipped(reason="XLA compiles the step already")
+        possible = context.diagnosis.speedup_with_faster_step(_MAX_SPEEDUP)
+        if not is_worth_trying(possible):
             return low_gain_refusal(possible)
         return Proposal(
             edits=(JitCompile(code_digest=work.step_code_digest),),
             predicted=None,
             at=work.step_setup_at or work.step_call_at or work.at,
-            rationale="kernels are fused",
+            rationale="XLA fuses kernels",
             source_edit=_SOURCES[work.kind],
         )

@@ -1,42 +1,40 @@
-"""Leave XLA out where it costs more than it gives.
+"""Turn XLA off where it costs more than it saves.
 
-XLA compiles for exact shapes: each new length of a batch is another compilation of the whole step,
-of seconds to minutes. And where shapes are all the same its kernels need not be the faster ones. A
-script may ask for it (``jit_compile=True``) because it was said to be faster; on a GPU Keras does
-by itself (``"auto"``).
+XLA compiles for exact shapes: each new length of a batch compiles the whole step again, which takes
+seconds to minutes. Even with equal shapes its kernels need not be the faster ones. A script may
+turn XLA on (``jit_compile=True``) because it is known as faster; on a GPU Keras does so by default
+(``"auto"``).
 
-Legal as ``rounding``: the same mathematics on TensorFlow's own kernels, which round otherwise.
+Legal as ``rounding``: the same mathematics on TensorFlow's own kernels, which round differently.
 """
 
 from __future__ import annotations
 
 from typing import Final, final
 
-from uncork.core.base.machine import Machine
 from uncork.core.costmodel.compile_time import estimate_compile_time
-from uncork.core.documents.diagnosis import WorkloadDiagnosis
-from uncork.core.documents.plan import Policy
 from uncork.core.edits.step import JitCompileOff
-from uncork.optimizations.base.preconditions import (
-    function_edit_refusal,
-    step_edit_refusal,
-    unknown_length_refusal,
-)
+from uncork.optimizations.base.preconditions import any_step_refusal, unknown_length_refusal
 from uncork.optimizations.base.proposal import (
-    MIN_PREDICTED_SPEEDUP,
+    Context,
     Optimization,
     Proposal,
     Skipped,
+    is_worth_trying,
     low_gain_refusal,
 )
 
-# Ratio that kernels without XLA give at best where shapes are the same, taken as what XLA gives
-# where it wins (see jit_compile): it only decides whether to look.
-_AT_BEST: Final = 1.5
+# Largest speed-up of kernels without XLA with equal shapes, assumed to be that of XLA where it is
+# faster (see jit_compile); it only decides whether to try.
+_MAX_SPEEDUP: Final = 1.5
 _SOURCES: Final = {
     "fit": "model.compile(..., jit_compile=False)",
     "custom_loop": "@tf.function(jit_compile=False)\ndef train_step(...):",
 }
+
+
+def _refusal(context: Context) -> str:
+    return "" if context.workload.jit_compile else "XLA is off already"
 
 
 @final
@@ -46,31 +44,22 @@ class JitCompileOffOptimization(Optimization):
     name = "jit_compile_off"
     stage = "compile"
     guarantee = "rounding"
+    preconditions = (_refusal, any_step_refusal, unknown_length_refusal)
 
-    def propose(
-        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
-    ) -> Proposal | Skipped:
-        """Where compiling anew is what brakes; else where the kernels are worth a look."""
-        del machine, policy
-        work = diagnosis.workload
-        if not work.jit_compile:
-            return Skipped(reason="XLA is off already")
-        in_loop = work.kind == "custom_loop"
-        forbidden = function_edit_refusal(diagnosis) if in_loop else step_edit_refusal(diagnosis)
-        forbidden = forbidden or unknown_length_refusal(work)
-        if forbidden:
-            return forbidden
-        compiling = next((f for f in diagnosis.findings if f.cause == "recompiling"), None)
-        anew = estimate_compile_time(diagnosis) if compiling else None
-        possible = diagnosis.speedup_with_faster_step(_AT_BEST)
-        if not anew and possible < MIN_PREDICTED_SPEEDUP:
+    def _propose(self, context: Context) -> Proposal | Skipped:
+        """Propose it where recompiling is the bottleneck, or other kernels may be faster."""
+        work = context.workload
+        recompiles = any(f.cause == "recompiling" for f in context.diagnosis.findings)
+        compiling = estimate_compile_time(context.diagnosis) if recompiles else None
+        possible = context.diagnosis.speedup_with_faster_step(_MAX_SPEEDUP)
+        if not compiling and not is_worth_trying(possible):
             return low_gain_refusal(possible)
         return Proposal(
             edits=(JitCompileOff(code_digest=work.step_code_digest),),
-            predicted=anew.expected_gain() if anew else None,
+            predicted=compiling.expected_gain() if compiling else None,
             at=work.step_setup_at or work.step_call_at or work.at,
-            rationale="no shape is compiled anew"
-            if anew
+            rationale="TensorFlow no longer compiles each new shape"
+            if compiling
             else "TensorFlow's own kernels may be faster",
             source_edit=_SOURCES[work.kind],
         )

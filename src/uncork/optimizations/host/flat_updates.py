@@ -1,79 +1,71 @@
 """Update all small weights as one vector.
 
-Legal because the updates of most optimizers are elementwise: what becomes of an element depends on
-its own gradient and state alone, not on the weight it is in. So Keras's own update, run once on all
-small weights laid end to end, does the same arithmetic on the same numbers; the proof compares
-weights and optimizer state bit for bit. What Keras does around the update, by weight (clipping,
-decay, constraints), stays with the weights. Not elementwise: Lamb, Muon, Adafactor. Not worth it:
-plain SGD, whose update is a single kernel; XLA, which fuses them anyway. The optimizer's state is
-back in its place at the end of each epoch; a callback that acts on every batch might look earlier.
+Legal because the updates of most optimizers are elementwise: the new value of an element depends on
+its own gradient and state alone, not on the weight that contains it. So Keras's own update, run
+once on all small weights in one vector, does the same arithmetic on the same numbers; the proof
+compares weights and optimizer state bit for bit. What Keras does around the update for each weight
+(clipping, decay, constraints) stays as it is. Lamb, Muon and Adafactor are not elementwise. It is
+not worthwhile for plain SGD, whose update is a single kernel, or with XLA, which fuses the updates
+anyway. At the end of each epoch the optimizer's state is back in its variables; a callback that
+acts on every batch might read it earlier.
 """
 
 from __future__ import annotations
 
 from typing import Final, final
 
-from uncork.core.base.machine import Machine
-from uncork.core.documents.diagnosis import WorkloadDiagnosis
-from uncork.core.documents.plan import Policy
 from uncork.core.edits.step import FlatUpdates
 from uncork.optimizations.base.preconditions import step_edit_refusal
 from uncork.optimizations.base.proposal import (
-    MIN_PREDICTED_SPEEDUP,
+    Context,
     Optimization,
     Proposal,
     Skipped,
+    is_worth_trying,
     low_gain_refusal,
 )
 
-# Ratio of a step with twenty small layers at best; it only decides whether a trial is worth its
-# time.
-_AT_BEST: Final = 2.0
+# Largest speed-up of a step with twenty small layers; it only decides whether to try.
+_MAX_SPEEDUP: Final = 2.0
+
+
+def _refusal(context: Context) -> str:
+    workload = context.workload
+    if not workload.small_weight_count:
+        return (
+            "few small weights, none before the first step, or an optimizer whose update "
+            "cannot run on all of them as one vector"
+        )
+    if workload.jit_compile:
+        return "XLA fuses these kernels already"
+    if workload.batch_callbacks:
+        names = ", ".join(workload.batch_callbacks)
+        return f"callbacks act on every batch and may read the optimizer's state: {names}"
+    if workload.is_fit_in_loop:
+        return "each call of fit runs a few steps only, and joins the state again"
+    return ""
 
 
 @final
 class FlatUpdatesOptimization(Optimization):
-    """One update of all small weights instead of one of each."""
+    """Update all small weights in one step instead of one by one."""
 
     name = "flat_updates"
     stage = "host"
     guarantee = "exact"
     fallback_guarantee = "rounding"
+    preconditions = (step_edit_refusal, _refusal)
 
-    def propose(
-        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
-    ) -> Proposal | Skipped:
-        """Where there are many small weights, and the step takes a good part of the time."""
-        forbidden = step_edit_refusal(diagnosis) or _forbidden(diagnosis)
-        if forbidden:
-            return forbidden
-        possible = diagnosis.speedup_with_faster_step(_AT_BEST)
-        if possible < MIN_PREDICTED_SPEEDUP:
+    def _propose(self, context: Context) -> Proposal | Skipped:
+        """Propose it for many small weights in a step that takes a large share of the time."""
+        possible = context.diagnosis.speedup_with_faster_step(_MAX_SPEEDUP)
+        if not is_worth_trying(possible):
             return low_gain_refusal(possible)
-        weights = diagnosis.workload.small_weight_count
+        weights = context.workload.small_weight_count
         return Proposal(
             edits=(FlatUpdates(),),
             predicted=None,
-            at=diagnosis.workload.step_setup_at or diagnosis.workload.at,
-            rationale=f"{weights} small weights are updated by one set of kernels, not by one each",
-            source_edit="no setting of Keras's: train with 'uncork run --plan'",
+            at=context.workload.step_setup_at or context.workload.at,
+            rationale=f"one set of kernels updates {weights} small weights, not one set for each",
+            source_edit="Keras has no such setting: train with 'uncork run --plan'",
         )
-
-
-def _forbidden(diagnosis: WorkloadDiagnosis) -> Skipped | None:
-    workload = diagnosis.workload
-    if not workload.small_weight_count:
-        return Skipped(
-            reason="few small weights, none before the first step, or an optimizer whose update "
-            "cannot be run on all of them at once"
-        )
-    if workload.jit_compile:
-        return Skipped(reason="XLA fuses these kernels already")
-    if workload.batch_callbacks:
-        names = ", ".join(workload.batch_callbacks)
-        return Skipped(reason=f"callbacks act on every batch and may look at its state: {names}")
-    if workload.is_fit_in_loop:
-        return Skipped(
-            reason="fit is called for a few steps at a time, and its state laid together anew"
-        )
-    return None

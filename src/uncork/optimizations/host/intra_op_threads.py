@@ -1,34 +1,48 @@
-"""Run each kernel on fewer threads, in a process that is started so.
+"""Run each kernel on fewer threads, in a process of its own.
 
-TensorFlow cuts the work of one kernel into as many parts as there are cores. Of a small kernel the
-parts are done sooner than handed out. Legal as ``exact`` where the parts are added up in the same
-order, else ``rounding``: the proof compares weights. How many threads there are is settled when
-TensorFlow begins, so it is tried in a process of its own, behind all other steps.
+TensorFlow splits the work of a kernel into as many parts as there are cores. Computing the parts of
+a small kernel takes less time than distributing them. Legal as ``exact`` where the parts are summed
+in the same order, else ``rounding``: the proof compares weights. TensorFlow fixes the number of
+threads when it starts, so Uncork tries this in a process of its own, after all other optimizations.
 """
 
 from __future__ import annotations
 
 from typing import Final, final
 
-from uncork.core.base.machine import Machine
-from uncork.core.documents.diagnosis import WorkloadDiagnosis
-from uncork.core.documents.plan import Policy
-from uncork.core.documents.workload import Workload
 from uncork.core.edits.edit import IntraOpThreads
 from uncork.optimizations.base.preconditions import loop_process_refusal, step_edit_refusal
 from uncork.optimizations.base.proposal import (
-    MIN_PREDICTED_SPEEDUP,
+    Context,
     Optimization,
     Proposal,
     Skipped,
+    first_holding,
+    is_worth_trying,
     low_gain_refusal,
 )
 
-# Ratio at best: measured 0.9x to 1.9x on small models, on two cores; it only decides whether a
-# process of its own is worth its time.
-_AT_BEST: Final = 1.8
-# Seconds of a step. Kernels of longer ones are worth to be shared.
-_LONGEST: Final = 0.01
+# Largest speed-up: measured 0.9x to 1.9x on small models, on two cores; it only decides whether
+# to try.
+_MAX_SPEEDUP: Final = 1.8
+# Seconds. Kernels of longer steps should be shared among threads.
+_MAX_STEP_S: Final = 0.01
+
+
+def _step_refusal(context: Context) -> str:
+    return (loop_process_refusal if context.is_loop else step_edit_refusal)(context)
+
+
+def _refusal(context: Context) -> str:
+    work, machine = context.workload, context.machine
+    reasons = {
+        "the kernels run on an accelerator": machine.devices,
+        "there is one core only": machine.cpus < 2,
+        f"the script sets {work.intra_op_threads} threads already": work.intra_op_threads,
+        "not tried under a tf.distribute strategy yet": work.is_distributed or work.replicas > 1,
+        "each call of fit runs a few steps only": work.is_fit_in_loop,
+    }
+    return first_holding(reasons)
 
 
 @final
@@ -40,41 +54,22 @@ class IntraOpThreadsOptimization(Optimization):
     guarantee = "exact"
     fallback_guarantee = "rounding"
     needs_own_process = True
+    preconditions = (_step_refusal, _refusal)
 
-    def propose(
-        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
-    ) -> Proposal | Skipped:
-        """Where steps are short, and kernels run on the host."""
-        work = diagnosis.workload
-        own = (
-            loop_process_refusal(work)
-            if work.kind == "custom_loop"
-            else step_edit_refusal(diagnosis)
-        )
-        forbidden = own or _forbidden(work, machine)
-        if forbidden:
-            return forbidden
-        step_s = diagnosis.step_s * diagnosis.breakdown.get("step", 0.0)
-        if step_s > _LONGEST:
-            return Skipped(reason=f"a step computes for {step_s * 1e3:.0f} ms: threads share that")
-        possible = diagnosis.speedup_with_faster_step(_AT_BEST)
-        if possible < MIN_PREDICTED_SPEEDUP:
+    def _propose(self, context: Context) -> Proposal | Skipped:
+        """Propose it where steps are short and kernels run on the host."""
+        step_s = context.diagnosis.step_s * context.diagnosis.breakdown.get("step", 0.0)
+        if step_s > _MAX_STEP_S:
+            return Skipped(
+                reason=f"a step computes for {step_s * 1e3:.0f} ms, which threads should share"
+            )
+        possible = context.diagnosis.speedup_with_faster_step(_MAX_SPEEDUP)
+        if not is_worth_trying(possible):
             return low_gain_refusal(possible)
         return Proposal(
             edits=(IntraOpThreads(threads=1),),
             predicted=None,
-            at=work.at,
-            rationale="small kernels are computed sooner than shared among threads",
+            at=context.workload.at,
+            rationale="small kernels run faster on one thread than shared among threads",
             source_edit="tf.config.threading.set_intra_op_parallelism_threads(1)  # first of all",
         )
-
-
-def _forbidden(work: Workload, machine: Machine) -> Skipped | None:
-    reasons = {
-        "the kernels run on an accelerator": machine.devices,
-        "there is one core": machine.cpus < 2,
-        f"set to {work.intra_op_threads} by the script already": work.intra_op_threads,
-        "not tried under a tf.distribute strategy yet": work.is_distributed or work.replicas > 1,
-        "fit is called for a few steps at a time": work.is_fit_in_loop,
-    }
-    return next((Skipped(reason=reason) for reason, holds in reasons.items() if holds), None)

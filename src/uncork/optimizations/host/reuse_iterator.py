@@ -1,84 +1,71 @@
-"""Keep what ``fit``, ``evaluate`` and ``predict`` read arrays through, from call to call.
+"""Reuse the iterator of ``fit``, ``evaluate`` and ``predict`` over arrays from call to call.
 
-Legal because the model's own functions get the same batches, cut from the arrays as Keras cuts
-them, in the order in which it shuffles them; callbacks, metrics and histories stay Keras's. What is
-left out is the pipeline that each of these calls makes and throws away. Only arrays, and only calls
-of a few batches: a longer one is read ahead of its steps by the pipeline that it makes.
+Legal because the model's own functions get the same batches, gathered from the arrays as Keras
+gathers them, in the order in which it shuffles them; callbacks, metrics and histories stay Keras's.
+Only the pipeline is dropped that each of these calls creates and discards. It applies to arrays
+only, and to calls of a few batches: a longer call benefits from the prefetching of its pipeline.
 """
 
 from __future__ import annotations
 
 from typing import Final, final
 
-from uncork.core.base.machine import Machine
-from uncork.core.documents.diagnosis import WorkloadDiagnosis
-from uncork.core.documents.plan import Policy
-from uncork.core.documents.workload import Workload
 from uncork.core.edits.step import ReuseIterator
 from uncork.optimizations.base.preconditions import step_edit_refusal
 from uncork.optimizations.base.proposal import (
-    MIN_PREDICTED_SPEEDUP,
+    Context,
     Optimization,
     Proposal,
     Skipped,
-    low_gain_refusal,
+    first_holding,
 )
 
-# Of what a call takes beyond its steps, the part that is the pipeline's making.
-_SPARED: Final = 0.95
+# Share of the time of a call besides its steps that creating the pipeline takes.
+_SAVED_SHARE: Final = 0.95
+
+
+def _fit_refusal(context: Context) -> str:
+    if context.is_loop:
+        return ""
+    work = context.workload
+    reasons = {
+        "each call of fit runs many steps": not work.is_fit_in_loop,
+        f"fit reads a {work.data_kind}, not arrays": work.data_kind != "numpy",
+        "with steps_per_epoch the epochs share an iterator already": work.has_explicit_steps,
+    }
+    return first_holding(reasons) or step_edit_refusal(context)
 
 
 @final
 class ReuseIteratorOptimization(Optimization):
-    """One iterator for many calls."""
+    """Use one iterator for many calls."""
 
     name = "reuse_iterator"
     stage = "host"
     guarantee = "exact"
+    preconditions = (_fit_refusal,)
 
-    def propose(
-        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
-    ) -> Proposal | Skipped:
-        """Where ``fit`` is called for a few steps at a time, or a loop evaluates and predicts."""
-        del machine, policy
-        work = diagnosis.workload
-        if work.kind == "custom_loop":
-            return _of_loop(diagnosis)
-        forbidden = _forbidden(work) or step_edit_refusal(diagnosis)
-        if forbidden:
-            return forbidden
-        predicted = diagnosis.speedup_without_host_time(_SPARED)
-        if predicted < MIN_PREDICTED_SPEEDUP:
-            return low_gain_refusal(predicted)
+    def _propose(self, context: Context) -> Proposal | Skipped:
+        """Propose it if ``fit`` runs a few steps per call, or a loop evaluates and predicts."""
+        if context.is_loop:
+            return _of_loop(context)
         return Proposal(
             edits=(ReuseIterator(),),
-            predicted=predicted,
-            at=work.at,
-            rationale="no pipeline is made for each call of fit",
-            source_edit="train_on_batch, test_on_batch and predict_on_batch, in a loop of your own",
+            predicted=context.diagnosis.speedup_without_host_time(_SAVED_SHARE),
+            at=context.workload.at,
+            rationale="calls of fit no longer create a pipeline each",
+            source_edit="train_on_batch, test_on_batch and predict_on_batch, in your own loop",
         )
 
 
-def _forbidden(work: Workload) -> Skipped | None:
-    reasons = {
-        "fit is not called for a few steps at a time": not work.is_fit_in_loop,
-        f"fit is given a {work.data_kind}, not arrays": work.data_kind != "numpy",
-        "fit is given steps_per_epoch: its epochs share an iterator": work.has_explicit_steps,
-    }
-    return next((Skipped(reason=reason) for reason, holds in reasons.items() if holds), None)
-
-
-def _of_loop(diagnosis: WorkloadDiagnosis) -> Proposal | Skipped:
-    found = diagnosis.evaluation_calls
-    if found is None:
+def _of_loop(context: Context) -> Proposal | Skipped:
+    calls = context.diagnosis.evaluation_calls
+    if calls is None:
         return Skipped(reason="the loop calls neither evaluate nor predict")
-    predicted = 1 / max(1e-9, 1 - found.setup_share * found.share)
-    if predicted < MIN_PREDICTED_SPEEDUP:
-        return low_gain_refusal(predicted)
     return Proposal(
         edits=(ReuseIterator(),),
-        predicted=predicted,
-        at=found.at or diagnosis.workload.at,
-        rationale="no pipeline is made for each call of evaluate and predict",
+        predicted=1 / max(1e-9, 1 - calls.setup_share * calls.share),
+        at=calls.at or context.workload.at,
+        rationale="calls of evaluate and predict no longer create a pipeline each",
         source_edit="test_on_batch and predict_on_batch, or a tf.function of your own",
     )

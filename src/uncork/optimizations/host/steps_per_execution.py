@@ -1,15 +1,14 @@
 """Run several training steps for each call from Python.
 
-Legal because Keras puts the very same step into a loop inside one ``tf.function``: the same ops on
-the same batches in the same order. That is bit for bit the same on many models; on some TensorFlow
-picks other kernels inside a loop, and the last bits differ: then it is kept as ``rounding`` or not
-at all, whichever the proof says. What changes is who sees each batch: callbacks that act on every
-batch would be called once in N, so their presence forbids it. On a dataset of unknown length Keras
-counts one more optimizer iteration at the end of an epoch when it runs step by step (the step
-function still runs when the iterator ends), and none in a loop; so the length must be known. Keras
-runs whole executions: where ``steps_per_epoch`` was given and the data goes on, 10 steps in groups
-of 3 would become 12. There N must divide the steps of an epoch, and ``validation_steps`` likewise:
-a validation runs in executions of N, too.
+Legal because Keras puts the same step into a loop inside one ``tf.function``: the same ops on the
+same batches in the same order. On many models the result is bit for bit the same; on some,
+TensorFlow selects other kernels inside a loop, and the last bits differ: then Uncork accepts it as
+``rounding`` or not at all, as the proof decides. Callbacks that act on every batch would be called
+once in N steps, so they forbid it. For a dataset of unknown length Keras counts one more optimizer
+iteration at the end of an epoch when it runs step by step (the step function still runs when the
+iterator ends), and none in a loop; so the length must be known. Keras runs whole executions: with
+``steps_per_epoch`` and more data, 10 steps in groups of 3 would become 12. There N must divide the
+steps of an epoch, and also ``validation_steps``: a validation runs in executions of N steps, too.
 """
 
 from __future__ import annotations
@@ -17,23 +16,34 @@ from __future__ import annotations
 import math
 from typing import Final, final
 
-from uncork.core.base.machine import Machine
 from uncork.core.documents.diagnosis import WorkloadDiagnosis
-from uncork.core.documents.plan import Policy
 from uncork.core.documents.workload import Workload
 from uncork.core.edits.step import StepsPerExecution
-from uncork.optimizations.base.preconditions import step_edit_refusal
-from uncork.optimizations.base.proposal import (
-    MIN_PREDICTED_SPEEDUP,
-    Optimization,
-    Proposal,
-    Skipped,
-    low_gain_refusal,
-)
+from uncork.optimizations.base.preconditions import batch_callbacks_refusal, step_edit_refusal
+from uncork.optimizations.base.proposal import Context, Optimization, Proposal, Skipped
 
-# Seconds one execution may last: progress, Ctrl-C and time limits are only looked at in between.
-_LONGEST_EXECUTION_S: Final = 0.5
-_MOST_STEPS: Final = 64
+# Seconds. Progress, Ctrl-C and time limits wait for the end of an execution.
+_MAX_EXECUTION_S: Final = 0.5
+_MAX_STEPS: Final = 64
+
+
+def _refusal(context: Context) -> str:
+    workload = context.workload
+    if workload.steps_per_execution != 1:
+        return f"the script sets steps_per_execution={workload.steps_per_execution} already"
+    if workload.batch_callbacks:
+        return batch_callbacks_refusal(context)
+    if workload.is_fit_in_loop or workload.steps_per_epoch == 1:
+        few = "each call of fit runs a few steps only" if workload.is_fit_in_loop else ""
+        return few or "an epoch has one step only"
+    if workload.steps_per_epoch is None:
+        return (
+            "the length of the dataset is unknown, so Keras would count optimizer iterations "
+            "differently at the end of an epoch"
+        )
+    if workload.model is not None and workload.data_kind in ("generator", "pydataset"):
+        return f"a {workload.data_kind} passes batches from Python anyway"
+    return ""
 
 
 @final
@@ -44,79 +54,53 @@ class StepsPerExecutionOptimization(Optimization):
     stage = "host"
     guarantee = "exact"
     fallback_guarantee = "rounding"
+    preconditions = (step_edit_refusal, _refusal)
 
-    def propose(
-        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
-    ) -> Proposal | Skipped:
-        """As many steps as make the time between them small, and not more than half a second."""
-        workload = diagnosis.workload
-        forbidden = step_edit_refusal(diagnosis) or _forbidden(diagnosis)
-        if forbidden:
-            return forbidden
+    def _propose(self, context: Context) -> Proposal | Skipped:
+        """Group as many steps as hide the time between them, in up to half a second."""
+        workload = context.workload
         steps = min(
-            _MOST_STEPS,
-            int(_LONGEST_EXECUTION_S / max(diagnosis.step_s, 1e-6)),
-            workload.steps_per_epoch or _MOST_STEPS,
+            _MAX_STEPS,
+            int(_MAX_EXECUTION_S / max(context.diagnosis.step_s, 1e-6)),
+            workload.steps_per_epoch or _MAX_STEPS,
         )
         if steps < 2:
-            return Skipped(reason="a single step already takes so long that nothing is won")
-        given = _given(workload)
-        if given:
-            steps = _largest_divisor(math.gcd(*given.values()), steps)
+            return Skipped(reason="a single step takes so long that grouping saves nothing")
+        fixed = _fixed_steps(workload)
+        if fixed:
+            steps = _largest_divisor(math.gcd(*fixed.values()), steps)
         if steps < 2:
-            told = " and ".join(f"{name}={number}" for name, number in given.items())
+            arguments = " and ".join(f"{name}={number}" for name, number in fixed.items())
             return Skipped(
-                reason=f"{told} cannot be cut into equal executions, and Keras would go beyond it"
+                reason=f"{arguments} cannot be divided into equal executions, "
+                "and Keras would run more steps"
             )
-        predicted = _predicted(diagnosis, steps)
-        if predicted < MIN_PREDICTED_SPEEDUP:
-            return low_gain_refusal(predicted)
         return Proposal(
             edits=(StepsPerExecution(steps=steps),),
-            predicted=predicted,
+            predicted=_predicted(context.diagnosis, steps),
             at=workload.at,
-            rationale=f"Python is entered once in {steps} steps",
+            rationale=f"Python runs once in {steps} steps",
             source_edit=f"model.compile(..., steps_per_execution={steps})",
         )
 
 
-def _given(workload: Workload) -> dict[str, int]:
-    """Numbers of steps of which Keras would take more, rather than cut an execution short."""
-    found = {"validation_steps": workload.validation_steps}
+def _fixed_steps(workload: Workload) -> dict[str, int]:
+    """Numbers of steps that Keras would exceed rather than shorten an execution."""
+    fixed = {"validation_steps": workload.validation_steps}
     if workload.has_explicit_steps:
-        found["steps_per_epoch"] = workload.steps_per_epoch
-    return {name: number for name, number in found.items() if number}
+        fixed["steps_per_epoch"] = workload.steps_per_epoch
+    return {name: number for name, number in fixed.items() if number}
 
 
-def _largest_divisor(number: int, most: int) -> int:
-    return next((d for d in range(most, 1, -1) if number % d == 0), 1)
+def _largest_divisor(number: int, max_divisor: int) -> int:
+    return next((d for d in range(max_divisor, 1, -1) if number % d == 0), 1)
 
 
 def _predicted(diagnosis: WorkloadDiagnosis, steps: int) -> float:
-    """Without most of the time between steps; but never faster than the input supplies."""
+    """Without most of the time between steps, but never faster than the input supplies."""
     share = diagnosis.breakdown.get("host", 0.0)
-    without_s = diagnosis.step_s * (1 - share * (1 - 1 / steps))
+    host_free_s = diagnosis.step_s * (1 - share * (1 - 1 / steps))
     supply = diagnosis.ceilings.get("supply", 0.0)
     batch = diagnosis.measurement.samples_per_s * diagnosis.step_s
-    at_least_s = max(without_s, batch / supply if supply else 0.0)
-    return max(1.0, diagnosis.step_s / at_least_s) if at_least_s else 1.0
-
-
-def _forbidden(diagnosis: WorkloadDiagnosis) -> Skipped | None:
-    workload = diagnosis.workload
-    if workload.steps_per_execution != 1:
-        return Skipped(reason=f"set to {workload.steps_per_execution} by the script already")
-    if workload.batch_callbacks:
-        names = ", ".join(workload.batch_callbacks)
-        return Skipped(reason=f"callbacks act on every batch and must keep seeing each: {names}")
-    if workload.is_fit_in_loop or workload.steps_per_epoch == 1:
-        few = "fit is called for a few steps at a time" if workload.is_fit_in_loop else ""
-        return Skipped(reason=few or "an epoch has one step only: there is no second one to chain")
-    if workload.steps_per_epoch is None:
-        return Skipped(
-            reason="the dataset's length is unknown: Keras would count optimizer iterations "
-            "differently at the end of an epoch"
-        )
-    if workload.model is not None and workload.data_kind in ("generator", "pydataset"):
-        return Skipped(reason=f"a {workload.data_kind} hands over batches from Python anyway")
-    return None
+    min_step_s = max(host_free_s, batch / supply if supply else 0.0)
+    return max(1.0, diagnosis.step_s / min_step_s) if min_step_s else 1.0

@@ -1,32 +1,22 @@
-"""Cut the batches of arrays in the thread that reads them, without tf.data's autotuner.
+"""Form the batches of arrays in the thread that prefetches them, without tf.data's autotuner.
 
-For ``fit(x, y)`` Keras makes a tf.data pipeline whose last map gathers the rows of a batch, on
-several threads, as many as the autotuner finds. A gather of a batch takes microseconds, and handing
-it over takes longer; so it is left to the one thread that prepares batches ahead of the training.
+For ``fit(x, y)`` Keras creates a tf.data pipeline whose last map gathers the rows of a batch, on as
+many threads as the autotuner sets. Gathering a batch takes microseconds, and passing it to another
+thread takes longer. So the one thread that prefetches batches for the training gathers them, too.
 
-Legal because the pipeline is Keras's own, with its draws: of it, one map that draws nothing runs in
-another thread, and an option is off that decides how many threads there are.
+Legal because the pipeline is Keras's own, with its random numbers: one map without random numbers
+runs in another thread, and an option is off that sets the number of threads.
 """
 
 from __future__ import annotations
 
 from typing import Final, final
 
-from uncork.core.base.machine import Machine
-from uncork.core.documents.diagnosis import WorkloadDiagnosis
-from uncork.core.documents.plan import Policy
-from uncork.core.documents.workload import Workload
 from uncork.core.edits.edit import ArrayFeed
-from uncork.optimizations.base.proposal import (
-    MIN_PREDICTED_SPEEDUP,
-    Optimization,
-    Proposal,
-    Skipped,
-    low_gain_refusal,
-)
+from uncork.optimizations.base.proposal import Context, Optimization, Proposal, Skipped
 
-# Of what the steps of ten small trainings waited for, a third to all was spared.
-_SPARED: Final = 0.5
+# Share of the input wait. In ten small trainings a third to all of it was saved.
+_SAVED_SHARE: Final = 0.5
 _SOURCE: Final = """options = tf.data.Options()
 options.autotune.enabled = False
 dataset = (
@@ -36,47 +26,39 @@ dataset = (
 )"""
 
 
+def _refusal(context: Context) -> str:
+    work = context.workload
+    if work.kind != "fit" or work.data_kind != "numpy":
+        return f"the training is fed by {work.data_kind}, not by arrays passed to fit"
+    if work.is_fit_in_loop:
+        return "each call of fit runs a few steps only: see reuse_iterator"
+    if work.is_distributed:
+        return "a tf.distribute strategy builds another pipeline from the arrays"
+    return ""
+
+
 @final
 class ArrayFeedOptimization(Optimization):
-    """Keras's own pipeline of arrays, on fewer threads."""
+    """Run Keras's own pipeline of arrays on fewer threads."""
 
     name = "array_feed"
     stage = "input"
     guarantee = "exact"
+    preconditions = (_refusal,)
 
-    def propose(
-        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
-    ) -> Proposal | Skipped:
-        """Where a ``fit`` of many steps is given arrays, and waits for them."""
-        del machine, policy
-        work = diagnosis.workload
-        skipped = _skipped(work)
-        if skipped:
-            return Skipped(reason=skipped)
-        predicted = diagnosis.speedup_without_input_wait(_SPARED)
-        if predicted < MIN_PREDICTED_SPEEDUP:
-            return low_gain_refusal(predicted)
+    def _propose(self, context: Context) -> Proposal | Skipped:
+        """Propose it for a ``fit`` that reads arrays in many steps, and waits for them."""
         return Proposal(
             edits=(ArrayFeed(),),
-            predicted=predicted,
-            at=work.at,
-            rationale="batches of the arrays are cut without handing them from thread to thread",
+            predicted=context.diagnosis.speedup_without_input_wait(_SAVED_SHARE),
+            at=context.workload.at,
+            rationale="one thread gathers and prefetches the batches of the arrays",
             source_edit=_SOURCE,
-            prerequisite=_first(diagnosis),
+            prerequisite=_prerequisite(context),
         )
 
 
-def _first(diagnosis: WorkloadDiagnosis) -> str:
-    """Where Python between the steps takes longer than their wait, it hides what is gained."""
-    shares = diagnosis.breakdown
+def _prerequisite(context: Context) -> str:
+    """Python between the steps, if it takes longer than the input wait, hides the gain."""
+    shares = context.diagnosis.breakdown
     return "steps_per_execution" if shares.get("host", 0.0) > shares.get("input", 0.0) else ""
-
-
-def _skipped(work: Workload) -> str:
-    if work.kind != "fit" or work.data_kind != "numpy":
-        return f"fed by {work.data_kind}, not by arrays that fit is given"
-    if work.is_fit_in_loop:
-        return "fit is called for a few steps at a time: see reuse_iterator"
-    if work.is_distributed:
-        return "a tf.distribute strategy makes another pipeline of the arrays"
-    return ""

@@ -1,31 +1,22 @@
-"""Prepare ahead what will be taken, and no more.
+"""Prefetch what the training reads, and no more.
 
-A prefetch of hundreds of batches, or a map with hundreds of calls at once, helps nobody who takes
-one at a time; where each pass is left before the data ends, it makes them in vain, on the cores
-that the training needs.
+A prefetch of hundreds of batches, or a map with hundreds of parallel calls, does not help a
+training that reads one batch at a time. Where each pass ends before the data does, these elements
+are discarded, and cost time on the cores that the training needs.
 
-Legal because how far a buffer reaches, and how many calls run at once, changes neither the elements
-nor their order.
+Legal because the size of a buffer and the number of parallel calls change neither the elements nor
+their order.
 """
 
 from __future__ import annotations
 
 from typing import Final, final
 
-from uncork.core.base.machine import Machine
-from uncork.core.costmodel.attribution import attribute_costs, discarded_cpu_s
+from uncork.core.costmodel.attribution import discarded_cpu_s
 from uncork.core.costmodel.step_cost import predict_gain
-from uncork.core.documents.diagnosis import WorkloadDiagnosis
-from uncork.core.documents.plan import Policy
 from uncork.core.edits.pipeline import LessAhead
 from uncork.optimizations.base.preconditions import pipeline_refusal
-from uncork.optimizations.base.proposal import (
-    MIN_PREDICTED_SPEEDUP,
-    Optimization,
-    Proposal,
-    Skipped,
-    low_gain_refusal,
-)
+from uncork.optimizations.base.proposal import Context, Optimization, Proposal, Skipped
 
 _SOURCE: Final = """\
 dataset.map(function, num_parallel_calls=tf.data.AUTOTUNE)
@@ -34,35 +25,27 @@ dataset.map(function, num_parallel_calls=tf.data.AUTOTUNE)
 
 @final
 class LessAheadOptimization(Optimization):
-    """Shorten the buffers whose leavings cost time."""
+    """Shorten the buffers whose discarded elements cost time."""
 
     name = "less_ahead"
     stage = "input"
     guarantee = "exact"
+    preconditions = (pipeline_refusal,)
 
-    def propose(
-        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
-    ) -> Proposal | Skipped:
-        """Every prefetch and parallel map that works in vain."""
-        missing = pipeline_refusal(diagnosis)
-        if missing:
-            return missing
-        told = [s for s in diagnosis.stages if s.prefetched_elements]
-        if not told:
-            return Skipped(reason="nothing was told how much to prepare ahead")
-        wasteful = [s for s in told if discarded_cpu_s(diagnosis, s)]
+    def _propose(self, context: Context) -> Proposal | Skipped:
+        """Select every prefetch and parallel map whose elements are discarded."""
+        prefetching = [s for s in context.stages if s.prefetched_elements]
+        if not prefetching:
+            return Skipped(reason="no prefetch or parallel map has a fixed size")
+        wasteful = [s for s in prefetching if discarded_cpu_s(context.diagnosis, s)]
         if not wasteful:
-            return Skipped(reason="what is prepared ahead is taken")
-        costs = attribute_costs(diagnosis, machine.cpus)
-        predicted = predict_gain(
-            costs,
-            costs.without_unattributed_cpu(max(discarded_cpu_s(diagnosis, s) for s in wasteful)),
-        )
-        if predicted < MIN_PREDICTED_SPEEDUP:
-            return low_gain_refusal(predicted)
-        # All of them: a short buffer in front of a long one is filled for the long one.
-        most = max(s.prefetched_elements or 0 for s in wasteful)
-        expected = (diagnosis.workload.pipeline_digest, *[""] * (len(wasteful) - 1))
+            return Skipped(reason="the training reads all prefetched elements")
+        costs = context.costs
+        discarded_s = max(discarded_cpu_s(context.diagnosis, s) for s in wasteful)
+        predicted = predict_gain(costs, costs.without_unattributed_cpu(discarded_s))
+        # All of them: the long buffer after a short one reads through the short one.
+        max_count = max(s.prefetched_elements or 0 for s in wasteful)
+        expected = (context.pipeline_digest, *[""] * (len(wasteful) - 1))
         return Proposal(
             edits=tuple(
                 LessAhead(stage=s.index, expected_digest=e)
@@ -70,6 +53,6 @@ class LessAheadOptimization(Optimization):
             ),
             predicted=predicted,
             at=wasteful[-1].at,
-            rationale=f"of up to {most:,} elements prepared ahead most are never taken",
+            rationale=f"the training never reads most of up to {max_count:,} prefetched elements",
             source_edit=_SOURCE,
         )

@@ -1,12 +1,12 @@
-"""Let several threads make the batches of a ``PyDataset``.
+"""Let several threads compute the batches of a ``PyDataset``.
 
-Keras's own threads (``PyDataset(workers=N)``) hand the batches over in their order, and shuffle as
-one thread would. They pay where the loader leaves the interpreter: decoding, NumPy, files.
+Keras's own threads (``PyDataset(workers=N)``) pass the batches on in their order, and shuffle as
+one thread would. They help where the loader releases the interpreter lock: decoding, NumPy, files.
 
-Legal only where the loader was seen to depend on its index alone, random numbers aside: the same
-batch twice from equal random states, and nothing that its code can reach changed meanwhile. What
-nobody changes, threads may share. Where it draws, which batch gets which draw is left to the
-threads: that is ``resampled``; where it does not, all is ``exact``.
+Legal only where Uncork saw that a batch depends on its index alone, apart from random numbers:
+equal random states gave the same batch twice, and nothing that the code can reach changed
+meanwhile. Threads may share what none of them changes. Where the loader uses random numbers, the
+threads decide which batch gets which: that is ``resampled``; otherwise it is ``exact``.
 """
 
 from __future__ import annotations
@@ -14,26 +14,35 @@ from __future__ import annotations
 import math
 from typing import Final, final
 
-from uncork.core.base.machine import Machine
-from uncork.core.costmodel.attribution import attribute_costs
 from uncork.core.costmodel.step_cost import predict_gain
-from uncork.core.documents.diagnosis import WorkloadDiagnosis
-from uncork.core.documents.plan import Policy
 from uncork.core.edits.edit import MAX_WORKERS, PREFETCHED_BATCHES_PER_WORKER, LoaderWorkers
-from uncork.core.evidence.stage import Stage
+from uncork.optimizations.base.preconditions import pydataset_refusal
 from uncork.optimizations.base.proposal import (
-    MIN_PREDICTED_SPEEDUP,
+    Context,
     Optimization,
     Proposal,
     Skipped,
+    is_worth_trying,
     low_gain_refusal,
 )
 
-# Batches, where the loader asks for no other number: Keras's ``max_queue_size``.
+# Batches, unless the loader sets another number: Keras's ``max_queue_size``.
 DEFAULT_QUEUE_BATCHES: Final = 10
-# What processes must be predicted to win beyond threads to be tried first.
-_CLEARLY: Final = 1.2
+# Ratio. Processes that are predicted to be so much faster than threads are tried first.
+_CLEAR_ADVANTAGE: Final = 1.2
 _SOURCE: Final = "super().__init__(workers={workers})  # in the loader's own __init__"
+
+
+def workers_refusal(context: Context) -> str:
+    """Set when only the thread of the training may compute its batches."""
+    work = context.workload
+    if work.loader_workers > 1:
+        return "the loader has workers already"
+    if work.is_loader_cached:
+        return "the batches are cached, so there is nothing left to compute"
+    if work.has_explicit_steps:
+        return "with steps_per_epoch, Keras restarts the workers at every epoch"
+    return ""
 
 
 @final
@@ -44,57 +53,32 @@ class LoaderWorkersOptimization(Optimization):
     stage = "input"
     guarantee = "exact"
     fallback_guarantee = "resampled"
+    preconditions = (pydataset_refusal, workers_refusal)
 
-    def propose(
-        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
-    ) -> Proposal | Skipped:
-        """As many threads as there are cores."""
-        loader = loader_or_refusal(diagnosis)
-        if isinstance(loader, Skipped):
-            return loader
+    def _propose(self, context: Context) -> Proposal | Skipped:
+        """Propose as many threads as there are cores."""
+        loader = next(s for s in context.stages if s.kind == "pydataset")
         if loader.threaded_wall_s_per_element is None:
-            reason = "the loader was not seen to depend on its index, and on random draws, alone"
-            return Skipped(reason=reason)
-        costs = attribute_costs(diagnosis, machine.cpus)
+            return Skipped(
+                reason="a batch is not known to depend on its index and random numbers alone"
+            )
+        costs = context.costs
         predicted = predict_gain(costs, costs.with_loader_threads(loader.index))
-        if predicted < MIN_PREDICTED_SPEEDUP:
+        if not is_worth_trying(predicted):
             return low_gain_refusal(predicted)
         in_processes = predict_gain(costs, costs.with_loader_processes(loader.index))
-        workers = min(MAX_WORKERS, math.ceil(machine.cpus))
-        # As many as Keras makes ahead, and those that are being made.
+        workers = min(MAX_WORKERS, math.ceil(context.machine.cpus))
+        # Those that Keras prefetches, and those in work.
         queued = (max(DEFAULT_QUEUE_BATCHES, PREFETCHED_BATCHES_PER_WORKER * workers) + workers) * (
             loader.bytes_per_element or 0
         )
-        if queued > policy.memory_share * diagnosis.memory_available_bytes:
-            return Skipped(reason=f"batches made ahead would take {queued / 1e9:.1f} GB of memory")
+        if queued > context.memory_budget_bytes:
+            return Skipped(reason=f"prefetched batches would take {queued / 1e9:.1f} GB of memory")
         return Proposal(
-            edits=(
-                LoaderWorkers(workers=workers, expected_digest=diagnosis.workload.loader_digest),
-            ),
+            edits=(LoaderWorkers(workers=workers, expected_digest=context.workload.loader_digest),),
             predicted=predicted,
             at=loader.at,
-            rationale=f"{workers} threads make the batches of {loader.name or 'the loader'}",
+            rationale=f"{workers} threads compute the batches of {loader.name or 'the loader'}",
             source_edit=_SOURCE.format(workers=workers),
-            prerequisite="loader_processes" if in_processes > _CLEARLY * predicted else "",
+            prerequisite="loader_processes" if in_processes > _CLEAR_ADVANTAGE * predicted else "",
         )
-
-
-def loader_or_refusal(diagnosis: WorkloadDiagnosis) -> Stage | Skipped:
-    """The ``PyDataset`` that could have workers."""
-    loader = next((s for s in diagnosis.stages if s.kind == "pydataset"), None)
-    if loader is None:
-        return Skipped(reason=f"fed by {diagnosis.workload.data_kind}, not by a PyDataset")
-    skipped = workers_refusal(diagnosis)
-    return Skipped(reason=skipped) if skipped else loader
-
-
-def workers_refusal(diagnosis: WorkloadDiagnosis) -> str:
-    """Why nothing but the training's own thread is to make its batches; ``""`` where it may."""
-    work = diagnosis.workload
-    if work.loader_workers > 1:
-        return "the loader has workers already"
-    if work.is_loader_cached:
-        return "the batches are kept, there is nothing left to make"
-    if work.has_explicit_steps:
-        return "with steps_per_epoch, Keras lets workers begin anew at every epoch"
-    return ""

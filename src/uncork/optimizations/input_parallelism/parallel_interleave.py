@@ -1,28 +1,17 @@
 """Read the inputs of a serial interleave in threads of their own.
 
-Legal as ``exact``: a deterministic parallel interleave gives the elements of its inputs in the very
-order in which the serial one does, and these inputs draw no random numbers and keep no state that
-threads could share.
+Legal as ``exact``: a deterministic parallel interleave gives the elements of its inputs in the same
+order as the serial one. These inputs use no random numbers and keep no state that threads could
+share.
 """
 
 from __future__ import annotations
 
 from typing import final
 
-from uncork.core.base.machine import Machine
-from uncork.core.costmodel.attribution import attribute_costs
-from uncork.core.costmodel.step_cost import predict_gain
-from uncork.core.documents.diagnosis import WorkloadDiagnosis
-from uncork.core.documents.plan import Policy
 from uncork.core.edits.pipeline import ParallelInterleave
 from uncork.optimizations.base.preconditions import pipeline_refusal
-from uncork.optimizations.base.proposal import (
-    MIN_PREDICTED_SPEEDUP,
-    Optimization,
-    Proposal,
-    Skipped,
-    low_gain_refusal,
-)
+from uncork.optimizations.base.proposal import Context, Optimization, Proposal, Skipped, best_gain
 
 
 @final
@@ -32,34 +21,24 @@ class ParallelInterleaveOptimization(Optimization):
     name = "parallel_interleave"
     stage = "input"
     guarantee = "exact"
+    preconditions = (pipeline_refusal,)
 
-    def propose(
-        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
-    ) -> Proposal | Skipped:
-        """The serial interleave that is predicted to win most."""
-        missing = pipeline_refusal(diagnosis)
-        if missing:
-            return missing
+    def _propose(self, context: Context) -> Proposal | Skipped:
+        """Select the serial interleave with the largest predicted gain."""
         serial = [
-            s.index
-            for s in diagnosis.stages
-            if s.max_readers is not None and s.max_input_elements is None
+            s for s in context.stages if s.max_readers is not None and s.max_input_elements is None
         ]
         if not serial:
             return Skipped(reason="no serial interleave of several inputs")
-        costs = attribute_costs(diagnosis, machine.cpus)
-        predicted, best = max(
-            (predict_gain(costs, costs.with_parallel_stage(i)), i) for i in serial
+        costs = context.costs
+        best, predicted = best_gain(
+            costs, reversed(serial), lambda s: costs.with_parallel_stage(s.index)
         )
-        if predicted < MIN_PREDICTED_SPEEDUP:
-            return low_gain_refusal(predicted)
         return Proposal(
-            edits=(
-                ParallelInterleave(stage=best, expected_digest=diagnosis.workload.pipeline_digest),
-            ),
+            edits=(ParallelInterleave(stage=best.index, expected_digest=context.pipeline_digest),),
             predicted=predicted,
-            at=next(s.at for s in diagnosis.stages if s.index == best),
-            rationale="the inputs of the interleave are read side by side",
+            at=best.at,
+            rationale="several threads read the inputs of the interleave",
             source_edit=(
                 "dataset.interleave(function, cycle_length=N, num_parallel_calls=tf.data.AUTOTUNE, "
                 "deterministic=True)"

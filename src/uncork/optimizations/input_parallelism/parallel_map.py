@@ -1,29 +1,19 @@
-"""Run a serial map on several elements at once, its random draws included.
+"""Run a serial map on several elements in parallel, including its random numbers.
 
 Legal as ``resampled`` only: elements keep their order (``deterministic=True``), but which element
-gets which random draw now depends on which thread comes first. The distribution is the same; the
-sequence is not reproducible. So what is exact is tried before, by ``parallelize_prefix`` and
-``draw_first``, and this only where the random part itself is the brake.
+gets which random number now depends on which thread comes first. The distribution is the same; the
+sequence is not reproducible. So Uncork tries exact edits first, ``parallelize_prefix`` and
+``draw_first``, and this one only where the random part itself is the bottleneck.
 """
 
 from __future__ import annotations
 
 from typing import final
 
-from uncork.core.base.machine import Machine
-from uncork.core.costmodel.attribution import attribute_costs
-from uncork.core.costmodel.step_cost import predict_gain
-from uncork.core.documents.diagnosis import WorkloadDiagnosis
-from uncork.core.documents.plan import Policy
 from uncork.core.edits.pipeline import ParallelMap
+from uncork.core.evidence.stage import Stage
 from uncork.optimizations.base.preconditions import pipeline_refusal
-from uncork.optimizations.base.proposal import (
-    MIN_PREDICTED_SPEEDUP,
-    Optimization,
-    Proposal,
-    Skipped,
-    low_gain_refusal,
-)
+from uncork.optimizations.base.proposal import Context, Optimization, Proposal, Skipped, best_gain
 
 
 @final
@@ -33,35 +23,24 @@ class ParallelMapOptimization(Optimization):
     name = "parallel_map"
     stage = "input"
     guarantee = "resampled"
+    preconditions = (pipeline_refusal,)
 
-    def propose(
-        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
-    ) -> Proposal | Skipped:
-        """The serial map that is predicted to win most."""
-        missing = pipeline_refusal(diagnosis)
-        if missing:
-            return missing
-        # Python code would only queue for the interpreter's lock, and may not be thread-safe.
-        serial = [
-            s for s in diagnosis.stages if _is_serial_map(s.kind, s.parallelism, s.has_python_code)
-        ]
+    def _propose(self, context: Context) -> Proposal | Skipped:
+        """Select the serial map with the largest predicted gain."""
+        serial = [s for s in context.stages if _is_serial_map(s)]
         if not serial:
             return Skipped(reason="no serial map")
-        costs = attribute_costs(diagnosis, machine.cpus)
-        best = max(serial, key=lambda s: predict_gain(costs, costs.with_parallel_stage(s.index)))
-        predicted = predict_gain(costs, costs.with_parallel_stage(best.index))
-        if predicted < MIN_PREDICTED_SPEEDUP:
-            return low_gain_refusal(predicted)
+        costs = context.costs
+        best, predicted = best_gain(costs, serial, lambda s: costs.with_parallel_stage(s.index))
         return Proposal(
-            edits=(
-                ParallelMap(stage=best.index, expected_digest=diagnosis.workload.pipeline_digest),
-            ),
+            edits=(ParallelMap(stage=best.index, expected_digest=context.pipeline_digest),),
             predicted=predicted,
             at=best.at,
-            rationale=f"{best.name or 'the map'} runs on several elements at once",
+            rationale=f"{best.name or 'the map'} runs on several elements in parallel",
             source_edit="dataset.map(function, num_parallel_calls=tf.data.AUTOTUNE)",
         )
 
 
-def _is_serial_map(kind: str, parallelism: int | None, python: bool) -> bool:
-    return kind == "map" and parallelism == 1 and not python
+def _is_serial_map(stage: Stage) -> bool:
+    # Python code would only queue for the interpreter lock, and may not be thread-safe.
+    return stage.kind == "map" and stage.parallelism == 1 and not stage.has_python_code

@@ -1,27 +1,26 @@
-"""Decode of JPEG images only what is cropped from them.
+"""Decode of a JPEG image only the pixels that the map crops.
 
-Legal as ``exact``: what is decoded is the crop and a few rows and columns around it, of which the
-values of its own pixels are made; where the crop lies is drawn or computed as before. An image's
-shape is read from its file's header. Files that are no complete JPEG are decoded as before.
+Legal as ``exact``: Uncork decodes the crop with a few rows and columns around it, from which
+TensorFlow computes the values of the crop. The position of the crop is sampled or computed as
+before. The shape of an image comes from the header of its file. Files that are not complete JPEGs
+are decoded as before.
 """
 
 from __future__ import annotations
 
 from typing import Final, final
 
-from uncork.core.base.machine import Machine
-from uncork.core.costmodel.attribution import attribute_costs
 from uncork.core.costmodel.step_cost import predict_gain
-from uncork.core.documents.diagnosis import WorkloadDiagnosis
-from uncork.core.documents.plan import Policy
 from uncork.core.edits.pipeline import DecodeAndCrop
 from uncork.core.evidence.stage_graph import find_cropping_maps
 from uncork.optimizations.base.preconditions import pipeline_refusal
 from uncork.optimizations.base.proposal import (
-    MIN_PREDICTED_SPEEDUP,
+    Context,
     Optimization,
     Proposal,
     Skipped,
+    best_gain,
+    is_worth_trying,
     low_gain_refusal,
 )
 
@@ -29,53 +28,45 @@ _SOURCE: Final = """\
 height, width = tf.unstack(tf.image.extract_jpeg_shape(file)[:2])   # of the whole image
 ...                                                                 # where to crop, as before
 image = tf.image.decode_and_crop_jpeg(file, [top, left, rows, columns], channels=3)
-# its outermost columns differ by some units: decode one more where there is one, and cut it off"""
+# the outermost columns differ slightly: decode one more where it exists, and cut it off"""
 
 
 @final
 class DecodeAndCropOptimization(Optimization):
-    """Spare the decoding of pixels that are thrown away."""
+    """Skip the decoding of pixels that the map discards."""
 
     name = "decode_and_crop"
     stage = "input"
     guarantee = "exact"
+    preconditions = (pipeline_refusal,)
 
-    def propose(
-        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
-    ) -> Proposal | Skipped:
-        """The map that spends most on pixels that it crops away."""
-        missing = pipeline_refusal(diagnosis)
-        if missing:
-            return missing
-        cropping = [s for s in diagnosis.stages if s.cropped_cpu_s_per_element is not None]
+    def _propose(self, context: Context) -> Proposal | Skipped:
+        """Select the map that takes longest for pixels that it crops away."""
+        cropping = [s for s in context.stages if s.cropped_cpu_s_per_element is not None]
         if not cropping:
             return Skipped(reason="no map crops a JPEG image that it decodes")
-        costs = attribute_costs(diagnosis, machine.cpus)
-        best = max(cropping, key=lambda s: predict_gain(costs, costs.with_partial_decode(s.index)))
-        predicted = predict_gain(costs, costs.with_partial_decode(best.index))
-        if predicted < MIN_PREDICTED_SPEEDUP:
+        costs = context.costs
+        best, predicted = best_gain(costs, cropping, lambda s: costs.with_partial_decode(s.index))
+        if not is_worth_trying(predicted):
             return low_gain_refusal(predicted)
-        in_two = (
+        can_split = (
             best.parallelism == 1
             and best.deterministic_prefix is not None
             and best.random_part is None
         )
-        if in_two and predict_gain(costs, costs.with_split_stage(best.index)) > predicted:
-            return Skipped(reason="on all cores the whole images are decoded sooner")
-        maps = find_cropping_maps(diagnosis.stages, best.index)
+        if can_split and predict_gain(costs, costs.with_split_stage(best.index)) > predicted:
+            return Skipped(reason="decoding whole images on all cores is faster")
+        maps = find_cropping_maps(context.stages, best.index)
         whole_s = sum(stage.cpu_s_per_element or 0.0 for stage in maps)
-        spared = 1 - (best.cropped_cpu_s_per_element or 0.0) / (whole_s or 1.0)
+        discarded = 1 - (best.cropped_cpu_s_per_element or 0.0) / (whole_s or 1.0)
         names = " and ".join(stage.name or "the map" for stage in maps)
         return Proposal(
-            edits=(
-                DecodeAndCrop(stage=best.index, expected_digest=diagnosis.workload.pipeline_digest),
-            ),
+            edits=(DecodeAndCrop(stage=best.index, expected_digest=context.pipeline_digest),),
             predicted=predicted,
             at=maps[0].at,
             rationale=(
-                f"{spared:.0%} of {names} is for pixels that are cropped away; an error in what "
-                "is "
-                "left out is not met any more"
+                f"{discarded:.0%} of {names} is for pixels that are cropped away; errors in these "
+                "pixels no longer occur"
             ),
             source_edit=_SOURCE,
         )

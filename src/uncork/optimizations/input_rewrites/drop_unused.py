@@ -1,77 +1,56 @@
-"""Make only what is taken: parts of an element that a map further up ignores.
+"""Compute only the parts of an element that later maps use.
 
-A loader that serves several trainings gives pictures, masks and boxes; the map behind it picks what
-this training needs. TensorFlow runs the whole function of a map, whatever is done with its parts.
+A loader for several trainings returns images, masks and boxes; a later map selects what this
+training needs. TensorFlow runs the whole function of a map, whether its outputs are used or not.
 
-Legal where what is left out draws no random numbers, keeps no state and runs no Python: all else is
-made by the same ops from the same tensors, and nobody looks at the rest.
+Legal where the dropped part uses no random numbers, keeps no state and runs no Python: the same ops
+compute everything else from the same tensors, and nothing reads the dropped part.
 """
 
 from __future__ import annotations
 
 from typing import Final, final
 
-from uncork.core.base.machine import Machine
-from uncork.core.costmodel.attribution import attribute_costs
 from uncork.core.costmodel.stage_cost import unused_outputs_cpu_s
-from uncork.core.costmodel.step_cost import predict_gain
-from uncork.core.documents.diagnosis import WorkloadDiagnosis
-from uncork.core.documents.plan import Policy
 from uncork.core.edits.pipeline import DropUnused
 from uncork.optimizations.base.preconditions import pipeline_refusal
-from uncork.optimizations.base.proposal import (
-    MIN_PREDICTED_SPEEDUP,
-    Optimization,
-    Proposal,
-    Skipped,
-    low_gain_refusal,
-)
+from uncork.optimizations.base.proposal import Context, Optimization, Proposal, Skipped, best_gain
 
 _SOURCE: Final = """\
 def load(...):
     ...
-    return image, label  # only what is used further up"""
+    return image, label  # only what later maps use"""
 
 
 @final
 class DropUnusedOptimization(Optimization):
-    """Leave out of the maps what a later one ignores."""
+    """Drop outputs of maps that a later map ignores."""
 
     name = "drop_unused"
     stage = "input"
     guarantee = "exact"
+    preconditions = (pipeline_refusal,)
 
-    def propose(
-        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
-    ) -> Proposal | Skipped:
-        """The map that ignores what costs most."""
-        missing = pipeline_refusal(diagnosis)
-        if missing:
-            return missing
-        picking = [stage for stage in diagnosis.stages if stage.unused_output_maps]
-        if not picking:
-            return Skipped(reason="no map ignores what another one made for it")
-        costs = attribute_costs(diagnosis, machine.cpus)
-        best = max(
-            picking,
-            key=lambda s: predict_gain(costs, costs.without_unused_outputs(s.unused_output_maps)),
+    def _propose(self, context: Context) -> Proposal | Skipped:
+        """Select the map that ignores the most expensive outputs."""
+        selecting = [stage for stage in context.stages if stage.unused_output_maps]
+        if not selecting:
+            return Skipped(reason="no map ignores outputs of an earlier one")
+        costs = context.costs
+        best, predicted = best_gain(
+            costs, selecting, lambda s: costs.without_unused_outputs(s.unused_output_maps)
         )
-        predicted = predict_gain(costs, costs.without_unused_outputs(best.unused_output_maps))
-        if predicted < MIN_PREDICTED_SPEEDUP:
-            return low_gain_refusal(predicted)
-        maker = max(
-            (diagnosis.stages[i] for i in best.unused_output_maps), key=unused_outputs_cpu_s
+        producer = max(
+            (context.stages[i] for i in best.unused_output_maps), key=unused_outputs_cpu_s
         )
-        share = unused_outputs_cpu_s(maker) / (maker.cpu_s_per_step or 1.0)
+        share = unused_outputs_cpu_s(producer) / (producer.cpu_s_per_step or 1.0)
         return Proposal(
-            edits=(
-                DropUnused(stage=best.index, expected_digest=diagnosis.workload.pipeline_digest),
-            ),
+            edits=(DropUnused(stage=best.index, expected_digest=context.pipeline_digest),),
             predicted=predicted,
-            at=maker.at,
+            at=producer.at,
             rationale=(
-                f"{share:.0%} of {maker.name or 'a map'} is for what {best.name or 'the next'} "
-                "ignores, and what would fail in that part does not"
+                f"{share:.0%} of {producer.name or 'a map'} is for what {best.name or 'the next'} "
+                "ignores; errors in that part no longer occur"
             ),
             source_edit=_SOURCE,
         )

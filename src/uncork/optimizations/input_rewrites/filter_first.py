@@ -1,31 +1,22 @@
-"""Ask the filter first: what is dropped need not be decoded.
+"""Filter first, so that later maps do not process elements that the filter drops.
 
-A filter by label or by length often stands at the end, where what it goes by is at hand, and all
-that it drops has been read, decoded and resized before.
+A filter by label or by length often stands at the end of a pipeline, where its input is at hand. By
+then each dropped element has been read, decoded and resized.
 
-Legal where the maps below only pass on what the filter goes by (or cast, scale or reshape it), and
-make each element by itself alone: then it drops the same elements before them as after them.
+Legal where the maps upstream of the filter only pass on its inputs (or cast, scale or reshape
+them), and process each element separately: then the filter drops the same elements before the maps
+as after them.
 """
 
 from __future__ import annotations
 
 from typing import Final, final
 
-from uncork.core.base.machine import Machine
-from uncork.core.costmodel.attribution import attribute_costs
-from uncork.core.costmodel.step_cost import pass_rate, predict_gain
-from uncork.core.documents.diagnosis import WorkloadDiagnosis
-from uncork.core.documents.plan import Policy
+from uncork.core.costmodel.step_cost import pass_rate
 from uncork.core.edits.pipeline import FilterFirst
 from uncork.core.evidence.stage_graph import consecutive_stages
 from uncork.optimizations.base.preconditions import pipeline_refusal
-from uncork.optimizations.base.proposal import (
-    MIN_PREDICTED_SPEEDUP,
-    Optimization,
-    Proposal,
-    Skipped,
-    low_gain_refusal,
-)
+from uncork.optimizations.base.proposal import Context, Optimization, Proposal, Skipped, best_gain
 
 _BY_HAND: Final = {
     "filter": "filter(predicate)  # on the label or the name",
@@ -39,41 +30,30 @@ dataset.{dropping}
 
 @final
 class FilterFirstOptimization(Optimization):
-    """Put a filter below the maps that do no work for it."""
+    """Move a filter before the maps that do no work for it."""
 
     name = "filter_first"
     stage = "input"
     guarantee = "exact"
+    preconditions = (pipeline_refusal,)
 
-    def propose(
-        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
-    ) -> Proposal | Skipped:
-        """The filter that spares most."""
-        missing = pipeline_refusal(diagnosis)
-        if missing:
-            return missing
-        pairs = consecutive_stages(diagnosis.stages)
+    def _propose(self, context: Context) -> Proposal | Skipped:
+        """Select the filter that saves most."""
+        pairs = consecutive_stages(context.stages)
         shares = {s: pass_rate(below, s) for below, s in pairs if s.bypassable_maps}
         if not shares:
             return Skipped(reason="no filter follows maps that do no work for it")
-        costs = attribute_costs(diagnosis, machine.cpus)
-        spared = {
-            s: costs.with_stages_share(s.bypassable_maps, share or 1.0)
-            for s, share in shares.items()
-        }
-        best = max(spared, key=lambda s: predict_gain(costs, spared[s]))
-        predicted = predict_gain(costs, spared[best])
-        if predicted < MIN_PREDICTED_SPEEDUP:
-            return low_gain_refusal(predicted)
+        costs = context.costs
+        best, predicted = best_gain(
+            costs, shares, lambda s: costs.with_stages_share(s.bypassable_maps, shares[s] or 1.0)
+        )
         return Proposal(
-            edits=(
-                FilterFirst(stage=best.index, expected_digest=diagnosis.workload.pipeline_digest),
-            ),
+            edits=(FilterFirst(stage=best.index, expected_digest=context.pipeline_digest),),
             predicted=predicted,
             at=best.at,
             rationale=(
-                f"{1 - (shares[best] or 1.0):.0%} of the elements are dropped before they are "
-                "made, and what would fail in the making of these does not"
+                f"{1 - (shares[best] or 1.0):.0%} of the elements are dropped before the maps "
+                "process them; their errors no longer occur"
             ),
             source_edit=_SOURCE.format(dropping=_BY_HAND[best.kind]),
         )

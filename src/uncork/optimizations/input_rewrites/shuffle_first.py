@@ -1,28 +1,26 @@
-"""Shuffle what is small, then make it large: names and bytes wait in the buffer, not pictures.
+"""Shuffle before the maps, so that names and bytes are in the buffer, not images.
 
-A shuffle gives nothing before its buffer is full. Behind the maps, that means decoding as many
-pictures as it holds while the training waits, at the start of every epoch, and holding them all.
+A shuffle returns nothing before its buffer is full. After the maps, it decodes a whole buffer of
+images while the training waits, at the start of every epoch, and keeps them all in memory.
 
-Legal because a shuffle draws positions, whatever stands there: a map of each element alone gives
-the same before it and after it. A repeat directly above it comes along, because TensorFlow fuses
-the two, and the fused one draws otherwise than the two apart.
+Legal because a shuffle samples positions, whatever the elements are: a map of single elements gives
+the same before it and after it. A repeat directly after the shuffle moves with it, because
+TensorFlow fuses the two, and the fused stage samples differently from the two separate ones.
 """
 
 from __future__ import annotations
 
 from typing import Final, final
 
-from uncork.core.base.machine import Machine
-from uncork.core.costmodel.attribution import attribute_costs, unexplained_cpu_s
-from uncork.core.documents.diagnosis import WorkloadDiagnosis
-from uncork.core.documents.plan import Policy
+from uncork.core.costmodel.attribution import unexplained_cpu_s
 from uncork.core.edits.pipeline import ShuffleFirst
 from uncork.optimizations.base.preconditions import pipeline_refusal, shuffle_memory_refusal
 from uncork.optimizations.base.proposal import (
-    MIN_PREDICTED_SPEEDUP,
+    Context,
     Optimization,
     Proposal,
     Skipped,
+    is_worth_trying,
     low_gain_refusal,
 )
 
@@ -33,43 +31,35 @@ dataset.shuffle(n, ...)  # file names, indices, records
 
 @final
 class ShuffleFirstOptimization(Optimization):
-    """Put a shuffle below the maps that it follows."""
+    """Move a shuffle before the maps that precede it."""
 
     name = "shuffle_first"
     stage = "input"
     guarantee = "exact"
+    preconditions = (pipeline_refusal,)
 
-    def propose(
-        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
-    ) -> Proposal | Skipped:
-        """The shuffle whose filling holds the training up most."""
-        missing = pipeline_refusal(diagnosis)
-        if missing:
-            return missing
-        candidates = [s for s in diagnosis.stages if s.shuffle_buffer]
+    def _propose(self, context: Context) -> Proposal | Skipped:
+        """Select the shuffle that the training waits for longest."""
+        candidates = [s for s in context.stages if s.shuffle_buffer]
         if not candidates:
-            return Skipped(reason="no shuffle follows maps that could as well follow it")
-        costs = attribute_costs(diagnosis, machine.cpus).without_unattributed_cpu(
-            unexplained_cpu_s(diagnosis)
-        )
+            return Skipped(reason="no shuffle follows maps that could follow it")
+        costs = context.costs.without_unattributed_cpu(unexplained_cpu_s(context.diagnosis))
         best = max(candidates, key=lambda s: costs.shuffle_refill_step_s(s.index))
-        alone = costs.step_s()
-        predicted = max(1.0, costs.shuffle_refill_step_s(best.index) / alone) if alone else 1.0
-        if predicted < MIN_PREDICTED_SPEEDUP:
+        step_s = costs.step_s()
+        predicted = max(1.0, costs.shuffle_refill_step_s(best.index) / step_s) if step_s else 1.0
+        if not is_worth_trying(predicted):
             return low_gain_refusal(predicted)
         assert best.shuffle_buffer is not None
-        full = shuffle_memory_refusal(diagnosis, policy, best.shuffle_buffer.movable_maps)
-        if full:
-            return full
+        refusal = shuffle_memory_refusal(context, best.shuffle_buffer.movable_maps)
+        if refusal:
+            return refusal
         return Proposal(
-            edits=(
-                ShuffleFirst(stage=best.index, expected_digest=diagnosis.workload.pipeline_digest),
-            ),
+            edits=(ShuffleFirst(stage=best.index, expected_digest=context.pipeline_digest),),
             predicted=predicted,
             at=best.at,
             rationale=(
-                f"{best.shuffle_buffer.element_count:,} elements need not be made before the "
-                "first batch"
+                f"the first batch no longer waits for {best.shuffle_buffer.element_count:,} "
+                "elements"
             ),
             source_edit=_SOURCE,
         )

@@ -1,14 +1,13 @@
-"""Batch first, map then: a function called once for a whole batch instead of for each element.
+"""Batch first, then map: one call of the function for a whole batch, not for each element.
 
-Starting a function costs TensorFlow 10 to 50 microseconds, more than most parsing, casting and
-looking up of one element does. TensorFlow has the rewrite (``map_vectorization``) no longer.
+A call of a function costs TensorFlow 10 to 50 microseconds, more than parsing, casting or looking
+up one element usually takes. TensorFlow no longer has this rewrite (``map_vectorization``).
 
-Legal because a function of one element alone commutes with whatever picks elements by position:
-shuffle, repeat and the batch itself. Its ops are replaced one by one by those that do the same to
-stacked elements. Where a function begins with ops that take one element only, reading and decoding
-of files above all, it is cut behind them, and what follows is moved. Where a kernel adds up in
-another order on longer rows, the promise is ``rounding``, and the proof tells how far apart the two
-are.
+Legal because a function of single elements commutes with stages that select elements by position:
+shuffle, repeat and batch. Uncork replaces each op by one that does the same to stacked elements.
+Where a function starts with ops that take one element only, above all reading and decoding of
+files, Uncork splits it after them and moves the rest. Where a kernel sums longer rows in another
+order, the guarantee is ``rounding``, and the proof compares the two.
 """
 
 from __future__ import annotations
@@ -16,19 +15,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, final
 
-from uncork.core.base.machine import Machine
-from uncork.core.costmodel.attribution import attribute_costs
 from uncork.core.costmodel.step_cost import predict_gain, stages_worth_vectorizing
-from uncork.core.documents.diagnosis import WorkloadDiagnosis
-from uncork.core.documents.plan import Policy
 from uncork.core.edits.pipeline import VectorizeMap
 from uncork.core.evidence.stage import Stage
 from uncork.optimizations.base.preconditions import pipeline_refusal, shuffle_memory_refusal
 from uncork.optimizations.base.proposal import (
-    MIN_PREDICTED_SPEEDUP,
+    Context,
     Optimization,
     Proposal,
     Skipped,
+    is_worth_trying,
     low_gain_refusal,
 )
 
@@ -42,35 +38,31 @@ dataset.map(read_and_decode, num_parallel_calls=tf.data.AUTOTUNE).shuffle(...).b
 
 @final
 class VectorizeOptimization(Optimization):
-    """Move maps above the batch, as far as that wins."""
+    """Move maps after the batch, as far as that is faster."""
 
     name = "vectorize"
     stage = "input"
     guarantee = "exact"
     fallback_guarantee = "rounding"
+    preconditions = (pipeline_refusal,)
 
-    def propose(
-        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
-    ) -> Proposal | Skipped:
-        """The maps below a batch, from the highest down, that are predicted to win most."""
-        missing = pipeline_refusal(diagnosis)
-        if missing:
-            return missing
-        if not any(s.vectorized_cost for s in diagnosis.stages):
-            return Skipped(reason="no map below a batch could take all of it at once")
-        costs = attribute_costs(diagnosis, machine.cpus)
+    def _propose(self, context: Context) -> Proposal | Skipped:
+        """Select the maps before a batch, from the last one back, with the largest gain."""
+        if not any(s.vectorized_cost for s in context.stages):
+            return Skipped(reason="no map before a batch could process whole batches")
+        costs = context.costs
         chosen = stages_worth_vectorizing(costs)
         predicted = predict_gain(costs, costs.with_vectorized_stages(chosen))
-        if predicted < MIN_PREDICTED_SPEEDUP:
+        if not is_worth_trying(predicted):
             return low_gain_refusal(predicted)
-        full = shuffle_memory_refusal(diagnosis, policy, chosen, _staying(diagnosis, chosen))
-        if full:
-            return full
+        refusal = shuffle_memory_refusal(context, chosen, _unbatched_bytes(context, chosen))
+        if refusal:
+            return refusal
         first, *others = chosen
-        top = diagnosis.stages[first]
-        # Moving one map leaves those below it where they were; the tree is another, though.
+        top = context.stages[first]
+        # Moving a map keeps the indices of the maps before it, but changes the digest.
         edits = (
-            VectorizeMap(stage=first, expected_digest=diagnosis.workload.pipeline_digest),
+            VectorizeMap(stage=first, expected_digest=context.pipeline_digest),
             *(VectorizeMap(stage=stage, expected_digest="") for stage in others),
         )
         return Proposal(
@@ -78,21 +70,23 @@ class VectorizeOptimization(Optimization):
             predicted=predicted,
             at=top.at,
             rationale=(
-                f"{' and '.join(_name(diagnosis.stages[i]) for i in chosen)} called once for a "
-                "whole batch"
+                f"TensorFlow calls {' and '.join(_name(context.stages[i]) for i in chosen)} once "
+                "for a whole batch"
             ),
-            source_edit=_IN_PART if _staying(diagnosis, chosen) else _SOURCE,
+            source_edit=_IN_PART if _unbatched_bytes(context, chosen) else _SOURCE,
         )
 
 
-def _staying(diagnosis: WorkloadDiagnosis, maps: Iterable[int]) -> dict[int, int]:
-    """Of maps that are moved in part, bytes of an element of what stays before the batch."""
-    found = {i: diagnosis.stages[i].vectorized_cost for i in maps}
-    return {i: v.unbatched_bytes for i, v in found.items() if v and v.unbatched_bytes is not None}
+def _unbatched_bytes(context: Context, maps: Iterable[int]) -> dict[int, int]:
+    """Of maps that are moved in part, bytes of an element before the batch."""
+    vectorized = {i: context.stages[i].vectorized_cost for i in maps}
+    return {
+        i: v.unbatched_bytes for i, v in vectorized.items() if v and v.unbatched_bytes is not None
+    }
 
 
 def _name(stage: Stage) -> str:
-    """Of a map, and where in it the part begins that is moved."""
+    """Name a map, and where its moved part starts."""
     name = stage.name or "the map"
-    behind = stage.vectorized_cost.unbatched_ops if stage.vectorized_cost else ()
-    return f"{name}, what follows {' and '.join(behind)} in it," if behind else name
+    single_ops = stage.vectorized_cost.unbatched_ops if stage.vectorized_cost else ()
+    return f"{name}, what follows {' and '.join(single_ops)} in it," if single_ops else name

@@ -1,26 +1,18 @@
 """Compute in float32 where a lower precision is slower.
 
-Legal as ``precision``: weights are float32 under a mixed policy, so only the kernels change, to
-more exact ones. That a loss curve stays where it was is proved all the same. Tried only where the
-diagnosis saw the step gain: on a device without kernels for the policy that a script brought along.
+Legal as ``precision``: under a mixed policy the weights are float32, so only the kernels change, to
+more exact ones. Uncork still proves that the loss curve stays the same. It tries this only where
+the diagnosis measured a faster step: on a device without kernels for the policy that the script
+sets.
 """
 
 from __future__ import annotations
 
 from typing import final
 
-from uncork.core.base.machine import Machine
-from uncork.core.documents.diagnosis import WorkloadDiagnosis
-from uncork.core.documents.plan import Policy
 from uncork.core.edits.step import DtypePolicy
 from uncork.optimizations.base.preconditions import policy_edit_refusal
-from uncork.optimizations.base.proposal import (
-    MIN_PREDICTED_SPEEDUP,
-    Optimization,
-    Proposal,
-    Skipped,
-    low_gain_refusal,
-)
+from uncork.optimizations.base.proposal import Context, Optimization, Proposal, Skipped
 
 
 @final
@@ -30,30 +22,25 @@ class FullPrecisionOptimization(Optimization):
     name = "full_precision"
     stage = "precision"
     guarantee = "precision"
+    preconditions = (policy_edit_refusal,)
 
-    def propose(
-        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
-    ) -> Proposal | Skipped:
-        """float32, where the diagnosis saw it win."""
-        forbidden = policy_edit_refusal(diagnosis)
-        if forbidden:
-            return forbidden
-        full, policies = diagnosis.float32_speedup, diagnosis.workload.dtype_policies
+    def _propose(self, context: Context) -> Proposal | Skipped:
+        """Select float32 where the diagnosis measured it as faster."""
+        full, policies = context.diagnosis.float32_speedup, context.workload.dtype_policies
         if full is None:
-            return Skipped(reason="the model computes in float32, or was not measured in it")
+            return Skipped(
+                reason="the model computes in float32 already, or was not measured in float32"
+            )
         if "mixed_float16" in policies:
             return Skipped(
-                reason="Keras scales the loss of mixed_float16, and in float32, where nothing"
-                " overflows, it would double the scale for ever; leave the policy out yourself"
+                reason="Keras scales the loss of mixed_float16, and would double the scale for "
+                "ever in float32, where nothing overflows; remove the policy yourself"
             )
-        predicted = diagnosis.speedup_with_faster_step(full.ratio)
-        if predicted < MIN_PREDICTED_SPEEDUP:
-            return low_gain_refusal(predicted)
         low = ", ".join(each for each in policies if each != "float32")
         return Proposal(
-            edits=(DtypePolicy(policy="float32", code_digest=diagnosis.workload.step_code_digest),),
-            predicted=predicted,
-            at=diagnosis.workload.dtype_policy_at or diagnosis.workload.at,
-            rationale=f"float32 was seen to be faster than {low}",
-            source_edit=f"leave out the dtype policy {low}",
+            edits=(DtypePolicy(policy="float32", code_digest=context.workload.step_code_digest),),
+            predicted=context.diagnosis.speedup_with_faster_step(full.ratio),
+            at=context.workload.dtype_policy_at or context.workload.at,
+            rationale=f"float32 is faster than {low}",
+            source_edit=f"remove the dtype policy {low}",
         )

@@ -1,10 +1,10 @@
-"""Compute in bfloat16, keep the weights in float32.
+"""Compute in bfloat16, with weights in float32.
 
-Legal as ``precision``: bfloat16 has float32's range and 8 bits of precision, so no loss scaling is
-needed, and the proof asks whether the loss curve stays inside the noise that the user's own
-training shows from one data order to the next. Layers that only draw at random stay in float32: in
-16 bits they draw other numbers, and the loss would differ for that alone. Tried only where the
-device computes it natively: elsewhere it is emulated and slower.
+Legal as ``precision``: bfloat16 has the range of float32 and 8 bits of precision, so the loss needs
+no scaling. The proof tests whether the loss curve stays within the variance between two data orders
+of the user's own training. Layers that only compute random numbers stay in float32: in 16 bits they
+sample other numbers, and the loss would differ for that reason alone. Uncork tries this only where
+the device computes bfloat16 natively: elsewhere it is emulated and slower.
 """
 
 from __future__ import annotations
@@ -12,21 +12,25 @@ from __future__ import annotations
 from typing import Final, final
 
 from uncork.core.base.errors import shorten_list
-from uncork.core.base.machine import Machine
-from uncork.core.documents.diagnosis import WorkloadDiagnosis
-from uncork.core.documents.plan import Policy
 from uncork.core.edits.step import DtypePolicy
 from uncork.optimizations.base.preconditions import mixed_policies_refusal, policy_edit_refusal
 from uncork.optimizations.base.proposal import (
-    MIN_PREDICTED_SPEEDUP,
+    Context,
     Optimization,
     Proposal,
     Skipped,
+    is_worth_trying,
     low_gain_refusal,
 )
 
-# Ratio at best, where nothing was measured: half the bytes moved, twice the multiply-adds a cycle.
-_AT_BEST: Final = 2.0
+# Largest speed-up, if not measured: half the bytes moved, twice the multiply-adds a cycle.
+_MAX_SPEEDUP: Final = 2.0
+
+
+def _refusal(context: Context) -> str:
+    is_native = context.diagnosis.has_native_bfloat16
+    known = "does not compute" if is_native is False else "is not known to compute"
+    return "" if is_native else f"this device {known} bfloat16 natively"
 
 
 @final
@@ -36,19 +40,17 @@ class MixedBfloat16Optimization(Optimization):
     name = "mixed_bfloat16"
     stage = "precision"
     guarantee = "precision"
+    preconditions = (policy_edit_refusal, mixed_policies_refusal, _refusal)
 
-    def propose(
-        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
-    ) -> Proposal | Skipped:
-        """bfloat16, where the device has it and the kernels take a good part of the step."""
-        forbidden = policy_edit_refusal(diagnosis) or _forbidden(diagnosis)
-        if forbidden:
-            return forbidden
-        lower = diagnosis.bfloat16_speedup
-        predicted = diagnosis.speedup_with_faster_step(lower.ratio if lower else _AT_BEST)
-        if predicted < MIN_PREDICTED_SPEEDUP:
+    def _propose(self, context: Context) -> Proposal | Skipped:
+        """Select bfloat16 where the device has it and kernels take a large share of a step."""
+        lower = context.diagnosis.bfloat16_speedup
+        predicted = context.diagnosis.speedup_with_faster_step(
+            lower.ratio if lower else _MAX_SPEEDUP
+        )
+        if not is_worth_trying(predicted):
             return low_gain_refusal(predicted)
-        work = diagnosis.workload
+        work = context.workload
         keep = work.float32_layers("mixed_bfloat16")
         return Proposal(
             edits=(
@@ -69,15 +71,3 @@ class MixedBfloat16Optimization(Optimization):
 def _source_edit(keep: tuple[str, ...]) -> str:
     policy = 'keras.mixed_precision.set_global_policy("mixed_bfloat16")'
     return f'{policy}\n# dtype="float32" for {shorten_list(keep)}' if keep else policy
-
-
-def _forbidden(diagnosis: WorkloadDiagnosis) -> Skipped | None:
-    own = mixed_policies_refusal(diagnosis)
-    if own is None and not diagnosis.has_native_bfloat16:
-        known = (
-            "does not compute"
-            if diagnosis.has_native_bfloat16 is False
-            else "is not known to compute"
-        )
-        return Skipped(reason=f"this device {known} bfloat16 natively")
-    return own

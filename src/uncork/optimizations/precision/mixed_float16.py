@@ -1,10 +1,10 @@
-"""Compute in float16 and scale the loss, where the device knows no bfloat16.
+"""Compute in float16 and scale the loss, where the device does not compute bfloat16.
 
-Legal as ``precision``, with less to stand on than bfloat16: float16 overflows beyond 65,504 and
-loses what is smaller than 6e-8. Loss scaling as Keras has it keeps gradients between the two, and
-the proof trains with it: it asks whether the loss curve stays inside the noise that the user's own
-training shows from one data order to the next. Layers that only draw at random stay in float32.
-Tried on GPUs with tensor cores for float16 alone; a CPU is slower with it.
+Legal as ``precision``, with a smaller margin than bfloat16: float16 overflows above 65,504 and
+loses values below 6e-8. The loss scaling of Keras keeps gradients between the two, and the proof
+trains with it: it tests whether the loss curve stays within the variance between two data orders of
+the user's own training. Layers that only compute random numbers stay in float32. Uncork tries this
+only on GPUs with tensor cores for float16; a CPU is slower with it.
 """
 
 from __future__ import annotations
@@ -12,9 +12,6 @@ from __future__ import annotations
 from typing import Final, final
 
 from uncork.core.base.errors import shorten_list
-from uncork.core.base.machine import Machine
-from uncork.core.documents.diagnosis import WorkloadDiagnosis
-from uncork.core.documents.plan import Policy
 from uncork.core.edits.step import DtypePolicy
 from uncork.optimizations.base.preconditions import (
     mixed_policies_refusal,
@@ -22,15 +19,27 @@ from uncork.optimizations.base.preconditions import (
     unknown_length_refusal,
 )
 from uncork.optimizations.base.proposal import (
-    MIN_PREDICTED_SPEEDUP,
+    Context,
     Optimization,
     Proposal,
     Skipped,
+    is_worth_trying,
     low_gain_refusal,
 )
 
-# Ratio at best, where nothing was measured: half the bytes moved, and tensor cores.
-_AT_BEST: Final = 2.0
+# Largest speed-up, if not measured: half the bytes moved, and tensor cores.
+_MAX_SPEEDUP: Final = 2.0
+
+
+def _refusal(context: Context) -> str:
+    if context.workload.is_fit_in_loop:
+        return "each call of fit would search its loss scale again"
+    if context.diagnosis.has_native_bfloat16:
+        return "this device computes bfloat16, which needs no loss scaling"
+    if not context.diagnosis.has_fast_float16:
+        known = "is not" if context.diagnosis.has_fast_float16 is False else "is not known to be"
+        return f"this device {known} faster in float16"
+    return ""
 
 
 @final
@@ -40,23 +49,17 @@ class MixedFloat16Optimization(Optimization):
     name = "mixed_float16"
     stage = "precision"
     guarantee = "precision"
+    preconditions = (policy_edit_refusal, _refusal, mixed_policies_refusal, unknown_length_refusal)
 
-    def propose(
-        self, diagnosis: WorkloadDiagnosis, machine: Machine, policy: Policy
-    ) -> Proposal | Skipped:
-        """float16, where it is all that the device has, and the kernels take their time."""
-        forbidden = (
-            policy_edit_refusal(diagnosis)
-            or _forbidden(diagnosis)
-            or unknown_length_refusal(diagnosis.workload)
+    def _propose(self, context: Context) -> Proposal | Skipped:
+        """Select float16 where the device lacks bfloat16 and kernels limit the step."""
+        lower = context.diagnosis.float16_speedup
+        predicted = context.diagnosis.speedup_with_faster_step(
+            lower.ratio if lower else _MAX_SPEEDUP
         )
-        if forbidden:
-            return forbidden
-        lower = diagnosis.float16_speedup
-        predicted = diagnosis.speedup_with_faster_step(lower.ratio if lower else _AT_BEST)
-        if predicted < MIN_PREDICTED_SPEEDUP:
+        if not is_worth_trying(predicted):
             return low_gain_refusal(predicted)
-        work = diagnosis.workload
+        work = context.workload
         keep = work.float32_layers("mixed_float16")
         return Proposal(
             edits=(
@@ -68,14 +71,14 @@ class MixedFloat16Optimization(Optimization):
                 ),
             ),
             predicted=predicted if lower else None,
-            at=diagnosis.workload.at,
-            rationale="half the bytes, float16 arithmetic of tensor cores, the loss scaled",
-            source_edit=_in_loop(keep) if work.kind == "custom_loop" else _source_edit(keep),
+            at=work.at,
+            rationale="half the bytes, float16 arithmetic of tensor cores, a scaled loss",
+            source_edit=_in_loop(keep) if context.is_loop else _source_edit(keep),
         )
 
 
 def _source_edit(keep: tuple[str, ...]) -> str:
-    policy = 'keras.mixed_precision.set_global_policy("mixed_float16")  # before compile, too'
+    policy = 'keras.mixed_precision.set_global_policy("mixed_float16")  # also before compile'
     return f'{policy}\n# dtype="float32" for {shorten_list(keep)}' if keep else policy
 
 
@@ -85,15 +88,3 @@ def _in_loop(keep: tuple[str, ...]) -> str:
         "gradients = tape.gradient(optimizer.scale_loss(loss), weights)"
     )
     return f"{_source_edit(keep)}\n{scaled}"
-
-
-def _forbidden(diagnosis: WorkloadDiagnosis) -> Skipped | None:
-    work = diagnosis.workload
-    if work.is_fit_in_loop:
-        return Skipped(reason="each call of fit would begin to look for its loss scale again")
-    if diagnosis.has_native_bfloat16:
-        return Skipped(reason="this device computes bfloat16, which needs no loss scaling")
-    if not diagnosis.has_fast_float16:
-        known = "is not" if diagnosis.has_fast_float16 is False else "is not known to be"
-        return Skipped(reason=f"this device {known} faster in float16")
-    return mixed_policies_refusal(diagnosis)
