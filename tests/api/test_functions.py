@@ -194,7 +194,7 @@ def test_generators_that_a_dataset_draws_from_are_given_back() -> None:
 
 def found_best(monkeypatch, *edits):
     """As if the walk had kept these."""
-    walk = SimpleNamespace(version=SimpleNamespace(edits=edits))
+    walk = SimpleNamespace(variant=SimpleNamespace(pipeline_edits=edits))
     monkeypatch.setattr(api, "_walked", lambda *args, **more: walk)
 
 

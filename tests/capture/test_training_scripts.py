@@ -103,7 +103,7 @@ def test_script_that_swallows_stops_for_ever_is_left(write, uncork):
     got = uncork("refuse", "train.py")
     assert (got.stdout, got.returncode) == ("retry\n" * 3, 2)
     assert "the plan does not fit" in got.stderr
-    assert "caught BaseException and went on, 3 times" in got.stderr
+    assert "caught BaseException and continued 3 times" in got.stderr
 
 
 def test_error_during_training_is_shown_as_python_shows_it(write, plain, uncork):

@@ -172,13 +172,13 @@ def test_a_validation_that_is_fed_otherwise_has_its_own_figures(confirmed):
     step = replace(KEPT, edits=(FED,), is_for_validation=True)
     made = validating(step)
     found = confirmed(WRITTEN, made, validation_s=(60.0, 4.0))
-    assert (found.validation.baseline_s, found.validation.tuned_s) == (60.0, 4.0)
-    assert found.validation.speedup.verdict == "faster"
+    assert (found.validation_times.baseline_s, found.validation_times.tuned_s) == (60.0, 4.0)
+    assert found.validation_times.speedup.verdict == "faster"
     assert found.speedup.verdict == "not_proven"
     assert found.accepted_steps, "no faster in its steps is no reason to withdraw it"
     times = found.time_to_finish
     assert times.baseline_s - times.tuned_s == pytest.approx(5 * 56.0), "the first one fills it"
-    assert confirmed(WRITTEN, validating(), validation_s=(60.0, 4.0)).validation is None
+    assert confirmed(WRITTEN, validating(), validation_s=(60.0, 4.0)).validation_times is None
 
 
 @pytest.mark.parametrize("planned", [(400.0, 404.0, 396.0), (1200.0, 1212.0, 1191.0)])
@@ -196,7 +196,7 @@ def test_a_validation_that_is_slower_is_withdrawn_by_itself(confirmed):
     assert not found.validation_edits
     assert found.accepted_steps == plan().accepted_steps
     assert "validation was slower" in found.notes[0]
-    assert found.validation is None
+    assert found.validation_times is None
     alone = confirmed(WRITTEN, validating(step), validation_s=(4.0, 60.0))
     assert not alone.accepted_steps
     assert alone.tuned == alone.baseline

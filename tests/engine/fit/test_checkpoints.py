@@ -118,7 +118,7 @@ def test_it_counts_by_what_lies_between_two_saves(
 
     def compared(base: Any, candidate: Any, **how: Any) -> Trial:
         ran.extend((base.block(0.0), candidate.block(0.0)))
-        found = compare([1.0, 1.01, 1.0], [faster, faster, faster], min_ratio=how["at_least"])
+        found = compare([1.0, 1.01, 1.0], [faster, faster, faster], min_ratio=how["min_ratio"])
         return Trial(base=measurement(1.0), candidate=measurement(faster), comparison=found)
 
     monkeypatch.setattr("uncork.engine.tune.tuner.interleave", compared)

@@ -104,7 +104,7 @@ def test_where_neither_helps_both_reasons_are_told(tmp_path: Path, little: list[
     with pytest.raises(OutOfMemory, match=r"'norm' .* over the whole batch") as refused:
         fit_into_memory(found, 2, SAID, Policy(), Journal(None))
     assert refused.value.received.count(SAID) == 1
-    assert "the layer 'keeping' keeps a tensor of its call" in refused.value.received
+    assert "the layer 'keeping' stores a tensor of its call" in refused.value.received
     assert "a smaller batch" in refused.value.remedy
     assert found.original.step_edits == ()
 

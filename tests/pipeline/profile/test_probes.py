@@ -32,7 +32,7 @@ class Turning:
     def __init__(self, clock, takes_s):
         self.clock, self.takes_s, self.turns = clock, takes_s, 0
 
-    def turn(self):
+    def time_group(self):
         self.turns += 1
         self.clock.now += self.takes_s
 

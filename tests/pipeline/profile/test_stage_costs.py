@@ -524,7 +524,9 @@ def test_elements_with_parts_that_have_no_shape_are_counted(element, tensors):
 def test_where_nothing_comes_for_long_no_more_are_tried(monkeypatch):
     module = sys.modules["uncork.pipeline.profile.probes"]
     counted, now = [], iter(range(1_000))
-    monkeypatch.setattr(module, "count", lambda dataset, *, budget_s: counted.append(1) or 0)
+    monkeypatch.setattr(
+        module, "count_elements", lambda dataset, *, budget_s: counted.append(1) or 0
+    )
     clock = SimpleNamespace(monotonic=lambda: float(next(now)))  # a second later each time
     monkeypatch.setattr(module, "time", clock)
     below = tf.data.Dataset.range(9)
@@ -557,9 +559,9 @@ def test_of_a_filter_above_slow_maps_fewer_are_counted(monkeypatch, most, kept, 
         asked.append(int(inputs[0].cardinality()))
         return node
 
-    monkeypatch.setattr(module, "count", counted)
+    monkeypatch.setattr(module, "count_elements", counted)
     monkeypatch.setattr(module, "rebuild", taken)
-    monkeypatch.setattr(module, "serially", lambda dataset: dataset)
+    monkeypatch.setattr(module, "run_serially", lambda dataset: dataset)
     below = tf.data.Dataset.range(1 << 30)
     node = read_pipeline(below.filter(lambda x: x % 2 == 0)).root
     assert inputs_per_output(node, below) == expected

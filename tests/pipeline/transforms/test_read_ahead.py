@@ -149,10 +149,10 @@ def test_what_could_come_otherwise_is_left_alone(data):
         )
 
 
-@pytest.mark.parametrize("edit", [{"readers": 1}, {"elements": 0}])
+@pytest.mark.parametrize("edit", [{"readers": 1}, {"elements_per_reader": 0}])
 def test_an_edit_that_reads_nothing_ahead_is_refused(edit):
     pipeline = read_pipeline(RANGE(5).flat_map(RANGE))
-    given = {"readers": 2, "elements": 9} | edit
+    given = {"readers": 2, "elements_per_reader": 9} | edit
     with pytest.raises(EditRefused, match="read ahead"):
         apply_edit(pipeline, ReadAhead(stage=1, expected_digest=pipeline.digest, **given))
 

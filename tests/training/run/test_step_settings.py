@@ -247,7 +247,7 @@ def test_an_eager_model_can_be_looked_at_compiled():
 
 
 def test_steps_per_execution_of_the_users_own_are_kept():
-    with pytest.raises(EditRefused, match="is 5 already"):
+    with pytest.raises(EditRefused, match="is already 5"):
         check_edits(mlp(steps_per_execution=5), (CHAIN,))
 
 

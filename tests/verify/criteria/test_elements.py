@@ -174,7 +174,7 @@ def lying(monkeypatch):
             return read_pipeline(lie(apply_edit(pipeline, edit).dataset))
 
         for module in (version, pipeline_proofs):
-            monkeypatch.setattr(module, "apply", dishonest)
+            monkeypatch.setattr(module, "apply_edit", dishonest)
 
     return install
 

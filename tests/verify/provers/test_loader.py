@@ -82,7 +82,7 @@ def subject(loader, tmp_path):
 
 
 def edit(subject):
-    return LoaderWorkers(workers=3, expected_digest=subject.workload.loader)
+    return LoaderWorkers(workers=3, expected_digest=subject.workload.loader_digest)
 
 
 @pytest.mark.parametrize("shuffle", [True, False])
@@ -137,7 +137,7 @@ class Fixed(Loader):
 
 
 def cache(subject):
-    return LoaderCache(size_bytes=10_000, expected_digest=subject.workload.loader)
+    return LoaderCache(size_bytes=10_000, expected_digest=subject.workload.loader_digest)
 
 
 def test_kept_batches_are_proved_in_a_second_epoch(tmp_path):
@@ -170,7 +170,7 @@ def none_left():
 
 
 def processes(subject):
-    return LoaderProcesses(processes=2, expected_digest=subject.workload.loader)
+    return LoaderProcesses(processes=2, expected_digest=subject.workload.loader_digest)
 
 
 def test_batches_of_other_processes_are_proved(tmp_path, none_left):

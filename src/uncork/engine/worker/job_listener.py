@@ -112,9 +112,9 @@ class JobListener(PassThroughListener):
                 return call.original(**call.arguments)
             self._work(subject)
         except tf.errors.OpError:
-            if source is None or source.ended is None:
+            if source is None or source.has_ended is None:
                 raise
-            raise source.ended from None
+            raise source.has_ended from None
         finally:
             if subject is not None:
                 subject.restore()
