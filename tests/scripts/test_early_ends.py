@@ -15,7 +15,7 @@ import pytest
 from records import MACHINE, plan
 from uncork.core.base.errors import ScriptFailed
 from uncork.core.base.record import to_json, write_atomically
-from uncork.core.documents.job import Job, JobResult
+from uncork.core.documents.job import JobResult, TuneJob
 from uncork.engine.commands import tune as verbs
 from uncork.engine.commands.confirm import confirm
 from uncork.engine.process import worker_process as processes
@@ -32,7 +32,7 @@ def test_a_script_that_exits_with_a_code_has_failed(monkeypatch, tmp_path: Path)
         raise SystemExit(2)
 
     monkeypatch.setattr(child, "run_script", run_script)
-    job = Job(mode="tune", result_path=str(tmp_path / "result"))
+    job = TuneJob(result_path=str(tmp_path / "result"))
     with pytest.raises(ScriptFailed, match="ended itself with 2"), ExitStack() as held:
         child._trial(job, Path("train.py"), (), held)
     assert failed == [{"suppressed_saves": (), "created_files": ()}]
@@ -52,7 +52,7 @@ def test_one_that_ends_its_process_was_not_interrupted(monkeypatch, code, ending
 
     monkeypatch.setattr(processes, "_wait", wait)
     monkeypatch.setattr(processes, "_CHILD", "pass")
-    found = run_worker(Job(mode="tune"), Script("train.py"), lambda event: None)
+    found = run_worker(TuneJob(), Script("train.py"), lambda event: None)
     assert (found.has_script_failed, found.is_interrupted) == (
         ending == "failed",
         ending == "interrupted",

@@ -12,7 +12,7 @@ from uncork.capture.base.listener import FitCall
 from uncork.capture.base.stop import StopScript
 from uncork.core.base.errors import NothingToMeasure, WrongUse
 from uncork.core.base.journal import Journal
-from uncork.core.documents.job import Job, JobResult
+from uncork.core.documents.job import DiagnoseJob, JobResult
 from uncork.core.edits.step import FusedUpdates
 from uncork.engine.fit.fit_subject import FitSubject
 from uncork.engine.worker.job_listener import JobListener
@@ -102,7 +102,7 @@ def begun():
 @pytest.fixture
 def trial(tmp_path, monkeypatch):
     monkeypatch.setattr("uncork.engine.worker.job_listener.does_real_work", lambda brief: True)
-    return Looking(Job(mode="diagnose"), Journal(), str(tmp_path))
+    return Looking(DiagnoseJob(), Journal(), str(tmp_path))
 
 
 def call_of(model, generator, **given):

@@ -5,12 +5,12 @@ import pytest
 
 from records import MACHINE, STEPS, WORKLOAD, measurement, workload_diagnosis
 from uncork.core.base.record import from_json, to_json
-from uncork.core.documents.job import Confirmation, Job, JobResult
+from uncork.core.documents.job import Confirmation, JobResult, TuneJob, read_job
 
 
 def test_a_job_and_its_result_survive_the_file():
-    job = Job(mode="tune", training_index=1, journal_path="/tmp/j", result_path="/tmp/r")
-    assert from_json(to_json(job), Job) == job
+    job = TuneJob(training_index=1, journal_path="/tmp/j", result_path="/tmp/r")
+    assert read_job(to_json(job)) == job
     result = JobResult(
         machine=MACHINE,
         reached_workloads=(WORKLOAD,),
@@ -24,9 +24,14 @@ def test_a_job_and_its_result_survive_the_file():
 
 def test_an_unknown_mode_is_refused():
     with pytest.raises(msgspec.ValidationError, match="mode"):
-        from_json(b'{"mode": "fly"}', Job)
+        read_job(b'{"mode": "fly"}')
+
+
+def test_a_field_of_another_mode_is_refused():
+    with pytest.raises(msgspec.ValidationError, match="timeline_folder"):
+        read_job(b'{"mode": "list", "timeline_folder": "traces"}')
 
 
 def test_nothing_is_loose_unless_said():
-    job = Job(mode="tune")
+    job = TuneJob()
     assert job.policy.loosest_guarantee == "precision"

@@ -18,7 +18,7 @@ from uncork.capture.base.stop import StopScript
 from uncork.capture.script import run_script
 from uncork.core.base.errors import EditRefused
 from uncork.core.base.record import replace
-from uncork.core.documents.job import Job, JobResult, ProcessTrial
+from uncork.core.documents.job import JobResult, ProcessJob, ProcessTrial
 from uncork.core.documents.plan import Plan, PlanStep, Proof, serialize_plan
 from uncork.core.edits.edit import KeepFreedMemory
 from uncork.core.edits.step import DtypePolicy
@@ -141,7 +141,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_same_training_is_proved_and_timed_there(made, monkeypatch):
     monkeypatch.chdir(made)
     handed = str(made / "handed_over")
-    job = Job(mode="process", training_index=0, plan_path="plan.json", handover_path=handed)
+    job = ProcessJob(training_index=0, plan_path="plan.json", handover_path=handed)
     found = run_worker(job, Script("train.py"), nothing, quiet=True).process_trial
     assert found.proof.passed, found.proof.detail
     assert found.proof.kind == "exact"

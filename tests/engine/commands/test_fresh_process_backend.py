@@ -20,7 +20,7 @@ from uncork.capture.base.stop import StopScript
 from uncork.capture.script import run_script
 from uncork.core.base.measurement import Measurement
 from uncork.core.base.record import replace
-from uncork.core.documents.job import Job, JobResult, ProcessTrial
+from uncork.core.documents.job import BackendJob, ConfirmJob, JobResult, PlanJob, ProcessTrial
 from uncork.core.documents.plan import NO_TIME_REASON, Plan, PlanStep, Policy, Proof, serialize_plan
 from uncork.core.edits.edit import KerasBackend
 from uncork.engine.commands.fresh_process import BACKEND_TRIAL
@@ -215,21 +215,18 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
 
 
-def asked(folder: Path, monkeypatch: Any, **changes: Any) -> JobResult:
+def asked(
+    folder: Path, monkeypatch: Any, job_type: type[PlanJob] = BackendJob, **fields: Any
+) -> JobResult:
     monkeypatch.chdir(folder)
-    job = Job(
-        mode="backend",
-        training_index=0,
-        plan_path="plan.json",
-        environment={"KERAS_BACKEND": "jax"},
-        handover_path=str(folder / "handed_over"),
-    )
-    return run_worker(replace(job, **changes), Script("train.py"), nothing, quiet=True)
+    environment = {"KERAS_BACKEND": "jax"}
+    job = job_type(training_index=0, plan_path="plan.json", environment=environment, **fields)
+    return run_worker(job, Script("train.py"), nothing, quiet=True)
 
 
 @pytest.mark.slow
 def test_the_same_training_is_proved_and_timed_there(made, monkeypatch):
-    found = asked(made, monkeypatch).process_trial
+    found = asked(made, monkeypatch, handover_path=str(made / "handed_over")).process_trial
     assert found.proof.passed, found.proof.detail
     assert found.proof.kind == "resampled"
     assert found.measurement.samples_per_s > 0
@@ -251,7 +248,7 @@ def test_another_training_is_not(made):
 
 @pytest.mark.slow
 def test_a_plan_is_confirmed_there(made, monkeypatch):
-    found = asked(made, monkeypatch, mode="confirm", handover_path=None).confirmation
+    found = asked(made, monkeypatch, ConfirmJob).confirmation
     assert found.measurement.samples_per_s > 0
     assert found.first_epoch_s > 0
 

@@ -17,7 +17,7 @@ from uncork.capture.base.listener import FitCall, PassThroughListener
 from uncork.capture.base.stop import StopScript
 from uncork.capture.script import run_script
 from uncork.core.base.record import replace
-from uncork.core.documents.job import Job, JobResult, ProcessTrial
+from uncork.core.documents.job import JobResult, ProcessJob, ProcessTrial
 from uncork.core.documents.plan import (
     INTRA_OP_THREADS_VARIABLE,
     Plan,
@@ -168,8 +168,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def asked(folder: Path, monkeypatch: Any) -> ProcessTrial:
     monkeypatch.chdir(folder)
-    job = Job(
-        mode="process",
+    job = ProcessJob(
         training_index=0,
         plan_path="plan.json",
         environment={INTRA_OP_THREADS_VARIABLE: "1"},

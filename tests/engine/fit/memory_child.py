@@ -22,7 +22,7 @@ from uncork.core.documents.plan import Policy
 from uncork.engine.fit import larger_batches
 from uncork.engine.fit.fit_subject import FitSubject
 from uncork.engine.tune.memory_model import is_out_of_memory, out_of_memory_message
-from uncork.engine.tune.memory_strategies import train_in_parts
+from uncork.engine.tune.memory_strategies import MicroBatchStrategy
 from uncork.training.state.snapshot import read_weights
 
 ROOM = 850_000_000
@@ -62,7 +62,8 @@ def in_parts(folder: str) -> dict[str, object]:
     said = out_of_memory_message(error.value)
     tried.restore()
     untouched = state(tried) == before
-    found, step = train_in_parts(tried, 2, said, Policy(), Journal(Path(folder, "journal")))
+    journal = Journal(Path(folder, "journal"))
+    found, step = MicroBatchStrategy(tried, 2, said, Policy(), journal).apply()
     tried.restore()
     return {
         "said": said,

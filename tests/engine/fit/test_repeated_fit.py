@@ -18,7 +18,7 @@ from records import STEPS, WORKLOAD, plan, workload_diagnosis
 from uncork.capture.base.listener import FitCall
 from uncork.core.base.journal import Journal
 from uncork.core.base.record import replace
-from uncork.core.documents.job import Job
+from uncork.core.documents.job import TuneJob
 from uncork.core.documents.plan import Plan
 from uncork.core.edits.step import FusedUpdates, ReuseIterator
 from uncork.engine.apply.plan_listener import PlanListener
@@ -211,7 +211,7 @@ def test_a_loop_of_too_few_rounds_is_not_waited_for(
         def run_on(self, subject: Any, machine: Any) -> Any:
             raise NotImplementedError
 
-    trial, call = Looking(Job(mode="tune"), Journal(), str(tmp_path)), call_of(model())
+    trial, call = Looking(TuneJob(), Journal(), str(tmp_path)), call_of(model())
     brief = replace(WORKLOAD, kind="fit", data_kind="numpy", steps_per_epoch=8, epochs=1)
     found = []
     for each in range(rounds):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from uncork.core.documents.job import Job
+from uncork.core.documents.job import TuneJob
 from uncork.engine.process import worker_process as processes
 from uncork.engine.process.scratch_folders import remove_leftovers, temporary_folder_at
 from uncork.engine.process.worker_process import Script, WorkerFailed, run_worker
@@ -33,7 +33,7 @@ def test_nothing_is_left_where_a_process_was_killed(tmp_path, monkeypatch):
     command = [sys.executable, "-c", KILLED]
     monkeypatch.setattr(processes, "_command", lambda job, script: [*command, job, disk])
     with pytest.raises(WorkerFailed) as failed:
-        run_worker(Job(mode="tune"), Script("train.py"), lambda event: None, quiet=True)
+        run_worker(TuneJob(), Script("train.py"), lambda event: None, quiet=True)
     assert failed.value.is_killed
     assert "2 in it" in str(failed.value)
     assert [path.name for path in disk.iterdir()] == ["model.keras"]

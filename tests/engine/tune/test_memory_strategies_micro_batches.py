@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from uncork.core.base.errors import OutOfMemory
 from uncork.core.base.journal import Event, Journal
-from uncork.core.documents.job import Job, JobResult
+from uncork.core.documents.job import DiagnoseJob, JobResult, TuneJob
 from uncork.core.documents.plan import Policy
 from uncork.core.edits.step import MicroBatches, StepsPerExecution
 from uncork.engine.commands import oom_retry as too_large
@@ -21,7 +21,7 @@ from uncork.engine.fit.fit_subject import FitSubject
 from uncork.engine.process.worker_process import Script, WorkerFailed
 from uncork.engine.tune import memory_model as room
 from uncork.engine.tune.memory_model import is_out_of_memory, out_of_memory_message
-from uncork.engine.tune.memory_strategies import train_in_parts
+from uncork.engine.tune.memory_strategies import MicroBatchStrategy
 from uncork.engine.worker.job_listener import JobListener
 from uncork.measure.machine.probe import probe_host
 from uncork.training.run.fit_runner import FitRunner
@@ -63,7 +63,7 @@ def little(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_the_fewest_parts_that_fit_are_found_and_proved(tmp_path: Path, little: list[int]) -> None:
     found = subject(tmp_path)
     before = read_weights(found.model)
-    told, step = train_in_parts(found, 2, SAID, Policy(), Journal(None))
+    told, step = MicroBatchStrategy(found, 2, SAID, Policy(), Journal(None)).apply()
     assert told.parts == 4  # of 8 rows each
     assert little == [1, 4, 8]  # 16 rows would take more than there is, and were not tried
     assert step.outcome == "kept"
@@ -83,13 +83,14 @@ def test_dropout_is_left_out_of_the_proof_and_the_promise_is_weaker(
     tmp_path: Path, little: list[int]
 ) -> None:
     found = subject(tmp_path, keras.layers.Dropout(0.5))
-    _, step = train_in_parts(found, 2, SAID, Policy(), Journal(None))
+    _, step = MicroBatchStrategy(found, 2, SAID, Policy(), Journal(None)).apply()
     assert step.guarantee == "resampled"
     assert step.proof is not None
     assert "drop at random" in step.proof.detail
     again = subject(tmp_path, keras.layers.Dropout(0.5))
+    policy = Policy(loosest_guarantee="rounding")
     with pytest.raises(OutOfMemory, match="the policy allows rounding"):
-        train_in_parts(again, 2, SAID, Policy(loosest_guarantee="rounding"), Journal(None))
+        MicroBatchStrategy(again, 2, SAID, policy, Journal(None)).apply()
 
 
 def across(y: Any, p: Any) -> Any:
@@ -101,13 +102,13 @@ def test_a_loss_that_looks_across_the_batch_is_not_proved(
     tmp_path: Path, little: list[int]
 ) -> None:
     with pytest.raises(OutOfMemory, match="not proved to be the same training"):
-        train_in_parts(subject(tmp_path, loss=across), 2, SAID, Policy(), Journal(None))
+        MicroBatchStrategy(subject(tmp_path, loss=across), 2, SAID, Policy(), Journal(None)).apply()
 
 
 def test_what_cannot_be_cut_is_told_with_its_reason(tmp_path: Path) -> None:
     found = subject(tmp_path, keras.layers.BatchNormalization(name="norm"))
     with pytest.raises(OutOfMemory, match=r"'norm' .* over the whole batch") as refused:
-        train_in_parts(found, 2, SAID, Policy(), Journal(None))
+        MicroBatchStrategy(found, 2, SAID, Policy(), Journal(None)).apply()
     assert SAID in refused.value.received
     assert "a smaller batch" in refused.value.remedy
 
@@ -115,7 +116,7 @@ def test_what_cannot_be_cut_is_told_with_its_reason(tmp_path: Path) -> None:
 def test_nor_is_there_memory_for_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room.MemoryMeter, "measure_peak", lambda memory, run: None)
     with pytest.raises(OutOfMemory, match="a single example"):
-        train_in_parts(subject(tmp_path), 2, SAID, Policy(), Journal(None))
+        MicroBatchStrategy(subject(tmp_path), 2, SAID, Policy(), Journal(None)).apply()
 
 
 def test_errors_of_memory_are_told_from_others() -> None:
@@ -137,12 +138,12 @@ TOO_LARGE = JobResult(machine=probe_host(), out_of_memory_error=SAID)
 
 
 @pytest.fixture
-def children(monkeypatch: pytest.MonkeyPatch) -> tuple[list[Job], list[Any]]:
+def children(monkeypatch: pytest.MonkeyPatch) -> tuple[list[TuneJob], list[Any]]:
     """What is asked of each process, and what comes of it, to be filled."""
-    asked: list[Job] = []
+    asked: list[TuneJob] = []
     answers: list[Any] = []
 
-    def run_child(job: Job, script: Script, follow: Any) -> JobResult:
+    def run_child(job: TuneJob, script: Script, follow: Any) -> JobResult:
         asked.append(job)
         follow(Event(kind="phase", text="measuring train.py:9 as it runs"))
         answer = answers.pop(0)
@@ -157,7 +158,7 @@ def children(monkeypatch: pytest.MonkeyPatch) -> tuple[list[Job], list[Any]]:
 def test_a_training_that_fits_is_run_once(children: Any) -> None:
     asked, answers = children
     answers += [FITS]
-    assert run_tuning(Job(mode="tune"), SCRIPT, lambda event: None) is FITS
+    assert run_tuning(TuneJob(), SCRIPT, lambda event: None) is FITS
     assert [job.min_parts for job in asked] == [0]
 
 
@@ -165,7 +166,7 @@ def test_one_that_does_not_is_tried_in_parts_and_in_more_where_it_was_killed(chi
     asked, answers = children
     answers += [TOO_LARGE, WorkerFailed(1, is_killed=True), FITS]
     told: list[Event] = []
-    assert run_tuning(Job(mode="tune"), SCRIPT, told.append) is FITS
+    assert run_tuning(TuneJob(), SCRIPT, told.append) is FITS
     assert [job.min_parts for job in asked] == [0, 2, 16]
     assert asked[2].out_of_memory_error == SAID
     assert "trying its batch in parts" in told[1].text
@@ -177,9 +178,9 @@ def test_one_that_was_seen_to_run_is_not_said_to_be_too_large(
     verb: Any, answer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is what is kept and compared beside it that there is no memory for."""
-    asked: list[Job] = []
+    asked: list[TuneJob] = []
 
-    def run_child(job: Job, script: Script, follow: Any) -> JobResult:
+    def run_child(job: TuneJob, script: Script, follow: Any) -> JobResult:
         asked.append(job)
         follow(Event(kind="phase", text="measuring train.py:9 as it runs"))
         follow(Event(kind="measured", text="as it is", samples_per_s=29.0))
@@ -190,7 +191,7 @@ def test_one_that_was_seen_to_run_is_not_said_to_be_too_large(
 
     monkeypatch.setattr(too_large, "run_worker", run_child)
     with pytest.raises(OutOfMemory, match="the training itself was seen to run") as refused:
-        verb(Job(mode="tune"), SCRIPT, lambda event: None)
+        verb(TuneJob(), SCRIPT, lambda event: None)
     assert "once more" in refused.value.expected
     assert len(asked) == 1
 
@@ -199,21 +200,21 @@ def test_in_parts_it_may_not_fit_either(children: Any) -> None:
     _, answers = children
     answers += [TOO_LARGE] * 3
     with pytest.raises(OutOfMemory, match="so it does in 16 parts"):
-        run_tuning(Job(mode="tune"), SCRIPT, lambda event: None)
+        run_tuning(TuneJob(), SCRIPT, lambda event: None)
 
 
 def test_a_script_that_fails_is_no_training_that_is_too_large(children: Any) -> None:
     _, answers = children
     answers += [WorkerFailed(1, "ValueError")]
     with pytest.raises(WorkerFailed):
-        run_tuning(Job(mode="tune"), SCRIPT, lambda event: None)
+        run_tuning(TuneJob(), SCRIPT, lambda event: None)
 
 
 def test_a_diagnosis_says_what_helps(children: Any) -> None:
     _, answers = children
     answers += [TOO_LARGE]
     with pytest.raises(OutOfMemory) as refused:
-        run_diagnosis(Job(mode="diagnose"), SCRIPT, lambda event: None)
+        run_diagnosis(DiagnoseJob(), SCRIPT, lambda event: None)
     assert refused.value.received == SAID
     assert "uncork tune train.py" in refused.value.remedy
 
@@ -227,7 +228,7 @@ class Trying(JobListener):
 
 
 def test_parts_that_do_not_fit_in_the_end_are_tried_smaller(tmp_path: Path) -> None:
-    trial = Trying(Job(mode="tune", min_parts=2), Journal(), str(tmp_path))
+    trial = Trying(TuneJob(min_parts=2), Journal(), str(tmp_path))
     trial._work(subject(tmp_path))
     assert trial.result is not None
     assert "OOM when allocating tensor [9]" in trial.result.out_of_memory_error
@@ -244,7 +245,7 @@ class Failing(JobListener):
 
 
 def test_a_script_that_goes_on_behind_a_failed_look_is_looked_at_again(tmp_path: Path) -> None:
-    trial = Failing(Job(mode="diagnose"), Journal(), str(tmp_path))
+    trial = Failing(DiagnoseJob(), Journal(), str(tmp_path))
     for _ in range(2):
         with pytest.raises(ValueError, match="no shape"):
             trial._work(subject(tmp_path))

@@ -17,6 +17,7 @@ from uncork.core.evidence.batches import MemoryOverflow
 from uncork.engine.fit.fit_subject import FitSubject
 from uncork.engine.tune import memory_model as room
 from uncork.engine.tune.fit_in_memory import fit_into_memory
+from uncork.engine.tune.memory_strategies import MicroBatchStrategy
 from uncork.training.memory.segments import count_recomputed_segments
 from uncork.training.run.fit_runner import FitRunner
 from uncork.training.state.snapshot import read_weights
@@ -87,7 +88,7 @@ def test_parts_come_first(tmp_path: Path, little: list[Any], monkeypatch: Any) -
     fits = MemoryOverflow(
         error_message=SAID, fitting_rows=8, parts=4, peak_bytes=9, fitting_rows_peak_bytes=5
     )
-    monkeypatch.setattr("uncork.engine.tune.memory_strategies._fitting_parts", lambda *given: fits)
+    monkeypatch.setattr(MicroBatchStrategy, "_search", lambda *given: fits)
     told, step = fit_into_memory(subject(tmp_path), 2, SAID, Policy(), Journal(None))
     assert told is fits
     assert step.edits == (MicroBatches(parts=4),)

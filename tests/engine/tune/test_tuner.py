@@ -14,7 +14,7 @@ from records import observed
 from uncork.core.base.journal import Journal
 from uncork.core.base.measurement import compare
 from uncork.core.base.record import from_json, replace
-from uncork.core.documents.job import Job, JobResult
+from uncork.core.documents.job import JobResult, TuneJob
 from uncork.core.documents.plan import Policy, Proof
 from uncork.core.edits.edit import Guarantee
 from uncork.core.edits.step import StepsPerExecution
@@ -23,7 +23,7 @@ from uncork.engine.commands.tune import create_plan
 from uncork.engine.subject import time_budget as seconds
 from uncork.engine.subject.subject import Subject
 from uncork.engine.tune.tuner import Tuner
-from uncork.engine.worker.tune_job import TuneJob
+from uncork.engine.worker.tune_job import TuneListener
 from uncork.measure.benchmark.interleave import Block, interleave
 from uncork.optimizations.base.proposal import Context, Optimization, Proposal, Skipped
 from uncork.training.variant import Variant, VariantRunner
@@ -338,7 +338,7 @@ def test_every_outcome_is_told_and_saved(walked) -> None:
 def test_a_loop_that_ends_by_itself_is_no_interruption(
     walked, tmp_path: Path, interrupted: bool
 ) -> None:
-    tuning = TuneJob(Job(mode="tune"), Journal(), str(tmp_path))
+    tuning = TuneListener(TuneJob(), Journal(), str(tmp_path))
     tuning._walk = walked({2: [CLEAR]})
     tuning.finish(interrupted=interrupted)
     found = tuning.result
@@ -348,8 +348,8 @@ def test_a_loop_that_ends_by_itself_is_no_interruption(
 
 
 def test_a_script_that_fails_loses_no_step(walked, tmp_path: Path) -> None:
-    job = Job(mode="tune", result_path=str(tmp_path / "result"))
-    tuning = TuneJob(job, Journal(), str(tmp_path))
+    job = TuneJob(result_path=str(tmp_path / "result"))
+    tuning = TuneListener(job, Journal(), str(tmp_path))
     tuning.fail()
     assert not (tmp_path / "result").exists()
     tuning._walk = walked({2: [CLEAR]})
@@ -361,7 +361,7 @@ def test_a_script_that_fails_loses_no_step(walked, tmp_path: Path) -> None:
 
 
 def test_nothing_tried_is_no_result(tmp_path: Path) -> None:
-    tuning = TuneJob(Job(mode="tune"), Journal(), str(tmp_path))
+    tuning = TuneListener(TuneJob(), Journal(), str(tmp_path))
     tuning.finish()
     assert tuning.result is None
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -13,17 +14,20 @@ from uncork.core.edits.pipeline import (
     Cache,
     DropUnused,
     FilterFirst,
+    GeneratorChunks,
     LessAhead,
     ParallelMap,
+    PipelineEdit,
     Prefetch,
     ShuffleFirst,
     SplitMap,
+    StageEdit,
     VectorizeMap,
 )
 from uncork.pipeline.equivalence.seeded_twin import create_seeded_copy
 from uncork.pipeline.ir.builders import memory_cache
 from uncork.pipeline.ir.tree import read_pipeline
-from uncork.pipeline.transforms.apply import apply_edit
+from uncork.pipeline.transforms.apply import STAGE_HANDLERS, apply_edit
 
 RANGE = tf.data.Dataset.range
 
@@ -86,6 +90,13 @@ def filter_first_at(stage):
 
 def prefetch(digest):
     return Prefetch(expected_digest=digest)
+
+
+def test_each_edit_of_a_stage_has_a_handler():
+    of_stages = {kind for kind in get_args(PipelineEdit) if issubclass(kind, StageEdit)}
+    of_more = {GeneratorChunks, ShuffleFirst, VectorizeMap}
+    assert set(STAGE_HANDLERS) == of_stages - of_more
+    assert set(StageEdit.__subclasses__()) == of_stages
 
 
 def test_a_photo_pipeline_split_cached_and_prefetched_is_equal(photos):

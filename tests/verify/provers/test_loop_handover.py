@@ -18,7 +18,7 @@ from running import begun
 from uncork.capture.script import run_script
 from uncork.core.base.journal import Journal
 from uncork.core.base.record import replace
-from uncork.core.documents.job import Job, JobResult
+from uncork.core.documents.job import JobResult, ProcessJob, TuneJob
 from uncork.core.documents.plan import Plan, serialize_plan
 from uncork.core.edits.edit import KeepFreedMemory
 from uncork.engine.loop.step_switch import StepSwitch
@@ -246,8 +246,7 @@ def test_a_loop_is_proved_and_timed_in_a_process_of_its_own(loop, tmp_path, monk
     made = begun(tmp_path, TRAIN + loop, "verify.provers.test_loop_handover")
     assert isinstance(Handover.read(made / "handed_over"), LoopHandover)
     monkeypatch.chdir(made)
-    job = Job(
-        mode="process",
+    job = ProcessJob(
         training_index=0,
         plan_path="plan.json",
         handover_path=str(made / "handed_over"),
@@ -259,4 +258,4 @@ def test_a_loop_is_proved_and_timed_in_a_process_of_its_own(loop, tmp_path, monk
 
 
 if __name__ == "__main__":
-    run_script(Path("train.py"), [], Handing(Job(mode="tune"), Journal(None), sys.argv[1]))
+    run_script(Path("train.py"), [], Handing(TuneJob(), Journal(None), sys.argv[1]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Final
 
 import msgspec
 
@@ -20,56 +20,121 @@ EXIT_CODE_FILE_NAME: Final = "ended"
 # How long a fresh process waits for its first epoch to end, whatever it is timed for.
 MAX_FIRST_EPOCH_S: Final = 25.0
 
-JobMode = Literal["diagnose", "tune", "confirm", "list", "backend", "process", "check"]
 
-
-class Job(Record, frozen=True, kw_only=True):
-    """One child's task.
+class Job(Record, tag_field="mode", frozen=True, kw_only=True):
+    """One child's task: what all kinds of it have in common.
 
     Attributes:
-        mode: ``diagnose`` and ``tune`` stop the script after the work; ``confirm`` measures one
-            version in a fresh process; ``check`` runs one for a moment, and says what it trains;
-        ``list`` cuts every training call short and names it;
-            ``backend`` tries a plan on another backend of Keras's, ``process`` in one
-            that was started otherwise.
         training_index: Index of the training call to act on; None for the first that does real
             work.
         is_fit_in_loop: It is a ``fit`` that is called for a few steps at a time: many calls are
             acted on.
-        plan_path: Path of a plan to put in force, None for the script as it is.
-        policy: What ``tune`` may do.
-        timeline_folder: A folder of the user's, where ``diagnose`` keeps a trace of some steps.
-        has_validation: ``confirm`` times a validation as well.
-        max_first_epoch_s: How long it waits for the first epoch to end.
-        is_full_cache_fill: ``confirm`` fills caches with all data, however long that takes.
         environment: Variables that the process is started with, beside its own.
-        handover_path: Path of what ``tune`` leaves for these two: the state that a training begins
-            with, some batches, and what they lead to.
-        min_parts: Of a training that does not fit into memory: ``tune`` lets its step go through
-            each batch in so many parts, or more, or run the model again in as many segments; 0
-            where nothing is known of that.
-        out_of_memory_error: What such a training ended with.
-        source_path: Path of a text that is run in the place of the script's, as if it lay there.
         journal_path: Path for live events, None for silence.
         result_path: Path of the :class:`JobResult` to write.
     """
 
-    mode: JobMode
     training_index: int | None = None
     is_fit_in_loop: bool = False
-    plan_path: str | None = None
+    environment: dict[str, str] = msgspec.field(default_factory=dict)
+    journal_path: str | None = None
+    result_path: str | None = None
+
+
+class DiagnoseJob(Job, tag="diagnose", frozen=True, kw_only=True):
+    """Measure a training, then stop the script.
+
+    Attributes:
+        policy: How long that may take.
+        timeline_folder: A folder of the user's, where a trace of some steps is kept.
+    """
+
     policy: Policy = Policy()
     timeline_folder: str | None = None
-    has_validation: bool = False
-    max_first_epoch_s: float = MAX_FIRST_EPOCH_S
-    is_full_cache_fill: bool = False
-    environment: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class TuneJob(Job, tag="tune", frozen=True, kw_only=True):
+    """Try what makes a training faster, then stop the script.
+
+    Attributes:
+        policy: What may be done.
+        handover_path: Path of what is left for a :class:`HandoverJob`: the state that a training
+            begins with, some batches, and what they lead to.
+        min_parts: Of a training that does not fit into memory: its step goes through each batch in
+            so many parts, or more, or runs the model again in as many segments; 0 where nothing is
+            known of that.
+        out_of_memory_error: What such a training ended with.
+    """
+
+    policy: Policy = Policy()
     handover_path: str | None = None
     min_parts: int = 0
     out_of_memory_error: str = ""
+
+
+class ListJob(Job, tag="list", frozen=True, kw_only=True):
+    """Cut every training call short, and name it."""
+
+
+class PlanJob(Job, frozen=True, kw_only=True):
+    """Run one version of a training: the base of what does.
+
+    Attributes:
+        plan_path: Path of a plan to put in force, None for the script as it is.
+    """
+
+    plan_path: str | None = None
+
+
+class ConfirmJob(PlanJob, tag="confirm", frozen=True, kw_only=True):
+    """Measure one version in a fresh process.
+
+    Attributes:
+        has_validation: Time a validation as well.
+        max_first_epoch_s: How long to wait for the first epoch to end.
+        is_full_cache_fill: Fill caches with all data, however long that takes.
+    """
+
+    has_validation: bool = False
+    max_first_epoch_s: float = MAX_FIRST_EPOCH_S
+    is_full_cache_fill: bool = False
+
+
+class CheckJob(PlanJob, tag="check", frozen=True, kw_only=True):
+    """Run one version for a moment, and say what it trains.
+
+    Attributes:
+        source_path: Path of a text that is run in the place of the script's, as if it lay there.
+    """
+
     source_path: str | None = None
-    journal_path: str | None = None
-    result_path: str | None = None
+
+
+class HandoverJob(PlanJob, frozen=True, kw_only=True):
+    """Try a plan in another process, and compare: the base of what does.
+
+    Attributes:
+        handover_path: Path of what a :class:`TuneJob` left to compare with.
+    """
+
+    handover_path: str
+
+
+class BackendJob(HandoverJob, tag="backend", frozen=True, kw_only=True):
+    """Try a plan on another backend of Keras's."""
+
+
+class ProcessJob(HandoverJob, tag="process", frozen=True, kw_only=True):
+    """Try a plan in a process that was started otherwise."""
+
+
+_AnyJob = DiagnoseJob | TuneJob | ListJob | ConfirmJob | CheckJob | BackendJob | ProcessJob
+
+
+def read_job(text: bytes) -> Job:
+    """Parse and validate; raises :class:`msgspec.ValidationError` naming the bad field."""
+    job: Job = msgspec.json.decode(text, type=_AnyJob)
+    return job
 
 
 class Confirmation(Record, frozen=True, kw_only=True):

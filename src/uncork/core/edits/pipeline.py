@@ -5,29 +5,36 @@ from __future__ import annotations
 from uncork.core.base.record import Record
 
 
-class SplitMap(Record, tag="split_map", frozen=True, kw_only=True):
-    """Cut the map at ``stage`` in two: what repeats itself, in parallel, and what is random.
+class StageEdit(Record, frozen=True, kw_only=True):
+    """An edit of one stage: the base of most.
 
-    Where all of it repeats itself, the second part is what only makes its elements larger.
+    Attributes:
+        stage: The stage's position among all of the pipeline's.
+        expected_digest: Digest of the pipeline that the edit was made for.
     """
 
     stage: int
     expected_digest: str
 
 
-class Cache(Record, tag="cache", frozen=True, kw_only=True):
+class SplitMap(StageEdit, tag="split_map", frozen=True, kw_only=True):
+    """Cut the map at ``stage`` in two: what repeats itself, in parallel, and what is random.
+
+    Where all of it repeats itself, the second part is what only makes its elements larger.
+    """
+
+
+class Cache(StageEdit, tag="cache", frozen=True, kw_only=True):
     """Keep the elements after ``stage`` in memory; placed below any shuffle or repeat above it.
 
     Attributes:
         size_bytes: That it will take; 0 where that is not known.
     """
 
-    stage: int
-    expected_digest: str
     size_bytes: int = 0
 
 
-class DiskCache(Record, tag="disk_cache", frozen=True, kw_only=True):
+class DiskCache(StageEdit, tag="disk_cache", frozen=True, kw_only=True):
     """Keep the elements after ``stage`` in files, placed like those of a :class:`Cache`.
 
     Attributes:
@@ -36,93 +43,59 @@ class DiskCache(Record, tag="disk_cache", frozen=True, kw_only=True):
             is to be kept is made anew.
     """
 
-    stage: int
-    expected_digest: str
     size_bytes: int = 0
     folder: str = ""
 
 
-class ParallelMap(Record, tag="parallel_map", frozen=True, kw_only=True):
+class ParallelMap(StageEdit, tag="parallel_map", frozen=True, kw_only=True):
     """Let the runtime run the serial map at ``stage`` on several elements at once, order kept."""
 
-    stage: int
-    expected_digest: str
 
-
-class DropUnused(Record, tag="drop_unused", frozen=True, kw_only=True):
+class DropUnused(StageEdit, tag="drop_unused", frozen=True, kw_only=True):
     """Let the maps below the map at ``stage`` make only what it looks at."""
 
-    stage: int
-    expected_digest: str
 
-
-class DecodeAndCrop(Record, tag="decode_and_crop", frozen=True, kw_only=True):
+class DecodeAndCrop(StageEdit, tag="decode_and_crop", frozen=True, kw_only=True):
     """Decode of each JPEG image that the map at ``stage`` crops only what it crops from it."""
 
-    stage: int
-    expected_digest: str
 
-
-class FilterFirst(Record, tag="filter_first", frozen=True, kw_only=True):
+class FilterFirst(StageEdit, tag="filter_first", frozen=True, kw_only=True):
     """Move the filter, shard or skip at ``stage`` below the maps that do no work for it."""
 
-    stage: int
-    expected_digest: str
 
-
-class ShuffleFirst(Record, tag="shuffle_first", frozen=True, kw_only=True):
+class ShuffleFirst(StageEdit, tag="shuffle_first", frozen=True, kw_only=True):
     """Move the maps directly below the shuffle at ``stage`` above it: it then holds their input."""
 
-    stage: int
-    expected_digest: str
 
-
-class VectorizeMap(Record, tag="vectorize_map", frozen=True, kw_only=True):
+class VectorizeMap(StageEdit, tag="vectorize_map", frozen=True, kw_only=True):
     """Batch first: the map at ``stage`` takes the whole batch, its function turned to stacks."""
 
-    stage: int
-    expected_digest: str
 
-
-class DrawFirst(Record, tag="draw_first", frozen=True, kw_only=True):
+class DrawFirst(StageEdit, tag="draw_first", frozen=True, kw_only=True):
     """Draw the random numbers of a serial map in a map of their own; the work then in parallel."""
 
-    stage: int
-    expected_digest: str
 
-
-class InlineMap(Record, tag="inline_map", frozen=True, kw_only=True):
+class InlineMap(StageEdit, tag="inline_map", frozen=True, kw_only=True):
     """Run the map at ``stage`` in the thread that asks for its elements, one after the other."""
 
-    stage: int
-    expected_digest: str
 
-
-class ParallelInterleave(Record, tag="parallel_interleave", frozen=True, kw_only=True):
+class ParallelInterleave(StageEdit, tag="parallel_interleave", frozen=True, kw_only=True):
     """Read what a serial interleave opens, its readers in threads of their own, in order."""
 
-    stage: int
-    expected_digest: str
 
-
-class ReadAhead(Record, tag="read_ahead", frozen=True, kw_only=True):
+class ReadAhead(StageEdit, tag="read_ahead", frozen=True, kw_only=True):
     """Read ``readers`` inputs of ``stage`` in parallel, ``elements_per_reader`` of each, in order.
 
     The stage goes through one input after the other. What is held takes so many ``size_bytes``.
     """
 
-    stage: int
-    expected_digest: str
     readers: int
     elements_per_reader: int
     size_bytes: int = 0
 
 
-class LessAhead(Record, tag="less_ahead", frozen=True, kw_only=True):
+class LessAhead(StageEdit, tag="less_ahead", frozen=True, kw_only=True):
     """Let the prefetch or parallel map at ``stage`` prepare only as much ahead as is of use."""
-
-    stage: int
-    expected_digest: str
 
 
 class Prefetch(Record, tag="prefetch", frozen=True, kw_only=True):
@@ -151,39 +124,33 @@ class GatherLast(Record, tag="gather_last", frozen=True, kw_only=True):
     expected_digest: str
 
 
-class PyFunctionCache(Record, tag="py_function_cache", frozen=True, kw_only=True):
+class PyFunctionCache(StageEdit, tag="py_function_cache", frozen=True, kw_only=True):
     """Call the Python functions of the map at ``stage`` once for each thing they are asked.
 
     All answers take so many ``size_bytes``; the functions' ``code_digest`` has this digest.
     """
 
-    stage: int
-    expected_digest: str
     size_bytes: int
     code_digest: str
 
 
-class GeneratorCache(Record, tag="generator_cache", frozen=True, kw_only=True):
+class GeneratorCache(StageEdit, tag="generator_cache", frozen=True, kw_only=True):
     """Run the Python generator at ``stage`` once, and keep what it yields: so many ``size_bytes``.
 
     Its ``code_digest`` has this digest.
     """
 
-    stage: int
-    expected_digest: str
     size_bytes: int
     code_digest: str
 
 
-class GeneratorChunks(Record, tag="generator_chunks", frozen=True, kw_only=True):
+class GeneratorChunks(StageEdit, tag="generator_chunks", frozen=True, kw_only=True):
     """Pass up to ``max_elements`` of the Python generator at ``stage`` to TensorFlow at once."""
 
-    stage: int
-    expected_digest: str
     max_elements: int
 
 
-StageEdit = (
+PipelineEdit = (
     SplitMap
     | Cache
     | DiskCache
@@ -201,5 +168,8 @@ StageEdit = (
     | PyFunctionCache
     | GeneratorCache
     | GeneratorChunks
+    | Prefetch
+    | AutotuneOff
+    | Rebatch
+    | GatherLast
 )
-PipelineEdit = StageEdit | Prefetch | AutotuneOff | Rebatch | GatherLast

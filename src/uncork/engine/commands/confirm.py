@@ -14,7 +14,7 @@ from uncork.core.base.journal import Event
 from uncork.core.base.measurement import Comparison, Measurement, compare, spread
 from uncork.core.base.record import replace
 from uncork.core.costmodel.validation_time import epoch_and_validation_s
-from uncork.core.documents.job import Confirmation, Job
+from uncork.core.documents.job import Confirmation, ConfirmJob
 from uncork.core.documents.plan import Plan, PlanStep, Speedup, TimeToFinish, ValidationTimes
 from uncork.core.edits.edit import LoaderCache
 from uncork.core.edits.pipeline import Cache, DiskCache, GeneratorCache, PyFunctionCache
@@ -66,11 +66,10 @@ def confirm(plan: Plan, script: Script, on_event: EventHandler) -> tuple[Plan, b
     return _confirmed(plan, ours, theirs), turns.interrupted
 
 
-def _jobs(plan: Plan, folder: Path) -> tuple[Job, Job]:
+def _jobs(plan: Plan, folder: Path) -> tuple[ConfirmJob, ConfirmJob]:
     """As the script is written, or as it can be run at all; and with the plan."""
     work = plan.before.workload
-    base = Job(
-        mode="confirm",
+    base = ConfirmJob(
         training_index=work.index,
         is_fit_in_loop=work.is_fit_in_loop,
         has_validation=_validates(plan),
@@ -104,7 +103,7 @@ class _InTurn:
     """
 
     def __init__(
-        self, jobs: tuple[Job, Job], base: str, script: Script, follow: EventHandler
+        self, jobs: tuple[ConfirmJob, ConfirmJob], base: str, script: Script, follow: EventHandler
     ) -> None:
         self._jobs = jobs
         self._names = (base, "with the plan")
@@ -143,7 +142,7 @@ class _InTurn:
         return before[0], before[1]
 
 
-def _measured(job: Job, script: Script) -> Confirmation:
+def _measured(job: ConfirmJob, script: Script) -> Confirmation:
     found = run_quiet_worker(job, script).confirmation
     assert found is not None
     return found

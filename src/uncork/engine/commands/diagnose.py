@@ -8,7 +8,7 @@ from pathlib import Path
 from uncork.compat.versions import require_tensorflow
 from uncork.core.base.record import replace
 from uncork.core.documents.diagnosis import Diagnosis, Overhead
-from uncork.core.documents.job import Job
+from uncork.core.documents.job import DiagnoseJob, ListJob
 from uncork.core.documents.plan import Policy
 from uncork.core.documents.workload import Workload
 from uncork.engine.commands.oom_retry import run_diagnosis
@@ -37,8 +37,7 @@ def diagnose(
     """
     require_tensorflow()
     begin = time.monotonic()
-    job = Job(
-        mode="diagnose",
+    job = DiagnoseJob(
         training_index=training,
         policy=Policy(budget_s=budget_s),
         timeline_folder=str(timeline.absolute()) if timeline else None,
@@ -59,5 +58,5 @@ def diagnose(
 def list_trainings(script: Script, on_event: EventHandler) -> tuple[Workload, ...]:
     """All training calls of a script, each cut short after its first step."""
     require_tensorflow()
-    result = run_worker(Job(mode="list"), script, on_event)
+    result = run_worker(ListJob(), script, on_event)
     return result.reached_workloads

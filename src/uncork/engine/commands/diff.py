@@ -12,7 +12,7 @@ from uncork.compat.versions import require_tensorflow
 from uncork.core.base.errors import OutOfMemory, PatchRefused, PlanRefused, WrongUse
 from uncork.core.base.journal import Event
 from uncork.core.base.record import digest, replace
-from uncork.core.documents.job import Job
+from uncork.core.documents.job import CheckJob
 from uncork.core.documents.plan import Plan
 from uncork.core.documents.workload import Workload
 from uncork.core.edits.edit import Edit
@@ -119,7 +119,7 @@ def check_patch(
     require_tensorflow()
     said = _only(plan, patch.included)
     work = plan.before.workload
-    base = Job(mode="check", training_index=work.index, is_fit_in_loop=work.is_fit_in_loop)
+    base = CheckJob(training_index=work.index, is_fit_in_loop=work.is_fit_in_loop)
     with temporary_folder() as folder:
         planned = write_plan(said, Path(folder, "plan.json"))
         text = Path(folder, "patched.py")
@@ -178,7 +178,7 @@ def _only(plan: Plan, names: tuple[str, ...]) -> Plan:
     )
 
 
-def _trained(job: Job, script: Script, how: str) -> Workload:
+def _trained(job: CheckJob, script: Script, how: str) -> Workload:
     try:
         found = run_quiet_worker(job, script).trained_workload
     except (WorkerFailed, OutOfMemory) as failure:

@@ -10,14 +10,15 @@ Try fewer threads within a kernel, in a process of its own, once the road has be
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from uncork.core.base.errors import UncorkError
 from uncork.core.base.journal import Event
 from uncork.core.base.record import replace
-from uncork.core.documents.job import Job, JobMode, ProcessTrial
-from uncork.core.documents.plan import NO_TIME_REASON, OutcomeName, Plan, PlanStep, Ratio
+from uncork.core.documents.job import BackendJob, ProcessJob, ProcessTrial
+from uncork.core.documents.plan import NO_TIME_REASON, OutcomeName, Plan, PlanStep, Proof, Ratio
 from uncork.core.edits.edit import ArrayFeed, Guarantee, IntraOpThreads, find_loosest_guarantee
 from uncork.core.edits.step import DtypePolicy, JitCompile, LargerBatch, StepEdit
 from uncork.engine.process.worker_process import (
@@ -27,7 +28,7 @@ from uncork.engine.process.worker_process import (
     temporary_folder,
     write_plan,
 )
-from uncork.optimizations.base.outcomes import describe_outcome, format_speedup
+from uncork.optimizations.base.outcomes import describe_outcome, format_speedup, record
 from uncork.optimizations.base.proposal import Context, Optimization, Proposal, Skipped
 from uncork.optimizations.compile.keras_backend import KerasBackendOptimization
 from uncork.optimizations.host.intra_op_threads import IntraOpThreadsOptimization
@@ -41,36 +42,28 @@ _ENOUGH: Final = 4
 # Of the memory that a process may use, what a training elsewhere may take at its height.
 _MOST: Final = 0.8
 
-AddStep = Callable[[Plan, PlanStep], Plan]
-
 
 def add_step(plan: Plan, step: PlanStep) -> Plan:
     """With the step in force beside all that is."""
     return replace(plan, steps=(*plan.steps, step))
 
 
+@dataclass(frozen=True)
 class FreshProcessTrial:
     """One optimization that is tried in a process of its own.
 
-    Args:
+    Attributes:
         optimization: Which.
-        mode: Of the job that tries it.
+        job_type: Of the job that tries it.
         add_step_to_plan: The plan with its step added and, where it was kept, in force.
         refusal_reason: Why this plan, or this script, is not for it: part of a sentence; ``""``
             where nothing speaks against it.
     """
 
-    def __init__(
-        self,
-        optimization: Optimization,
-        mode: JobMode,
-        add_step_to_plan: AddStep,
-        refusal_reason: Callable[[Plan, Script], str],
-    ) -> None:
-        self._optimization = optimization
-        self._mode = mode
-        self._in_force = add_step_to_plan
-        self._why_not = refusal_reason
+    optimization: Optimization
+    job_type: type[BackendJob | ProcessJob]
+    add_step_to_plan: Callable[[Plan, PlanStep], Plan]
+    refusal_reason: Callable[[Plan, Script], str]
 
     def extend_plan(
         self, plan: Plan, handover_path: str | None, script: Script, on_event: EventHandler
@@ -89,7 +82,7 @@ class FreshProcessTrial:
         found = self._answer(plan, handover_path, script)
         if isinstance(found, Proposal):
             on_event(
-                Event(kind="phase", text=f"trying {self._optimization.name}: {found.rationale}")
+                Event(kind="phase", text=f"trying {self.optimization.name}: {found.rationale}")
             )
             trial = self._trial(plan, found, handover_path or "", script)
             step = self._judged(plan, trial, found)
@@ -100,10 +93,10 @@ class FreshProcessTrial:
         on_event(Event(kind="phase", text=describe_outcome(step)))
         if step.outcome != "kept":
             return replace(plan, steps=(*plan.steps, step))
-        return self._in_force(plan, step)
+        return self.add_step_to_plan(plan, step)
 
     def _answer(self, plan: Plan, handed_over: str | None, script: Script) -> Proposal | Skipped:
-        optimization = self._optimization
+        optimization = self.optimization
         proposal = optimization.propose(
             Context(diagnosis=plan.after or plan.before, machine=plan.machine, policy=plan.policy)
         )
@@ -115,7 +108,7 @@ class FreshProcessTrial:
             return Skipped(reason=allowed)
         if isinstance(proposal, Skipped):
             return proposal
-        reason = self._why_not(plan, script)
+        reason = self.refusal_reason(plan, script)
         return (
             Skipped(reason=reason or NO_TIME_REASON) if reason or handed_over is None else proposal
         )
@@ -124,16 +117,15 @@ class FreshProcessTrial:
         self, plan: Plan, proposal: Proposal, handed_over: str, script: Script
     ) -> ProcessTrial | UncorkError:
         """What came of it, or why it does not run."""
-        made = self._in_force(plan, self._step("kept", proposal.rationale, proposal))
-        job = Job(
-            mode=self._mode,
-            training_index=plan.before.workload.index,
-            environment=made.environment,
-            handover_path=handed_over,
-        )
+        made = self.add_step_to_plan(plan, self._step("kept", proposal.rationale, proposal))
         try:
             with temporary_folder() as folder:
-                job = replace(job, plan_path=write_plan(made, Path(folder, "plan.json")))
+                job = self.job_type(
+                    training_index=plan.before.workload.index,
+                    environment=made.environment,
+                    handover_path=handed_over,
+                    plan_path=write_plan(made, Path(folder, "plan.json")),
+                )
                 found = run_quiet_worker(job, script).process_trial
         except UncorkError as error:
             return error
@@ -157,38 +149,31 @@ class FreshProcessTrial:
         )
         if ratio.low < _WORTH:
             reason = f"not surely {_WORTH}x as fast: {format_speedup(ratio)}"
-            return replace(self._step("rejected", reason, proposal), measured=ratio)
+            return self._step("rejected", reason, proposal, ratio=ratio)
         if trial.peak_memory_bytes > _MOST * plan.machine.memory_bytes:
             taken, there = trial.peak_memory_bytes / 1e9, plan.machine.memory_bytes / 1e9
             reason = f"it takes {taken:.1f} GB of memory there, of {there:.1f} GB"
-            return replace(self._step("rejected", reason, proposal), measured=ratio)
+            return self._step("rejected", reason, proposal, ratio=ratio)
         proof = trial.proof
         if not proof.passed or not _allows(plan, proof.kind):
             which = "not proven" if not proof.passed else f"only {proof.kind}"
-            failed = self._step("rejected", f"{which}: {proof.detail}", proposal)
-            return replace(failed, measured=ratio, proof=proof)
+            return self._step("rejected", f"{which}: {proof.detail}", proposal, proof, ratio)
         return replace(
-            self._step("kept", proposal.rationale, proposal),
+            self._step("kept", proposal.rationale, proposal, proof, ratio),
             guarantee=proof.kind,
-            measured=ratio,
-            proof=proof,
             samples_per_s=trial.measurement.samples_per_s,
         )
 
     def _step(
-        self, outcome: OutcomeName, reason: str, proposal: Proposal | None = None
+        self,
+        outcome: OutcomeName,
+        reason: str,
+        proposal: Proposal | None = None,
+        proof: Proof | None = None,
+        ratio: Ratio | None = None,
     ) -> PlanStep:
-        return PlanStep(
-            name=self._optimization.name,
-            stage=self._optimization.stage,
-            outcome=outcome,
-            reason=reason,
-            guarantee=self._optimization.guarantee,
-            predicted=proposal.predicted if proposal else None,
-            at=proposal.at if proposal else None,
-            edits=proposal.edits if proposal and outcome == "kept" else (),
-            source_edit=proposal.source_edit if proposal else "",
-        )
+        step = record(self.optimization, outcome, reason, proposal, proof, ratio)
+        return replace(step, edits=proposal.edits) if proposal and outcome == "kept" else step
 
 
 def _usual(blocks: tuple[float, ...]) -> list[float]:
@@ -220,24 +205,17 @@ def _given_up(step: PlanStep) -> PlanStep:
     return replace(step, outcome="rejected", reason=reason, edits=(), samples_per_s=None)
 
 
-def _backend_refusal(plan: Plan, script: Script) -> str:
-    del plan
-    return tensorflow_only_reason(Path(script.path))
-
-
 BACKEND_TRIAL: Final = FreshProcessTrial(
-    KerasBackendOptimization(), "backend", _in_force, _backend_refusal
+    KerasBackendOptimization(),
+    BackendJob,
+    _in_force,
+    lambda _, script: tensorflow_only_reason(Path(script.path)),
 )
 
 
-def _memory_refusal(plan: Plan, script: Script) -> str:
-    """It goes with everything."""
-    del plan, script
-    return ""
-
-
+# It goes with everything.
 MEMORY_TRIAL: Final = FreshProcessTrial(
-    KeepFreedMemoryOptimization(), "process", add_step, _memory_refusal
+    KeepFreedMemoryOptimization(), ProcessJob, add_step, lambda *_: ""
 )
 
 
@@ -251,5 +229,5 @@ def _threads_refusal(plan: Plan, script: Script) -> str:
 
 
 THREADS_TRIAL: Final = FreshProcessTrial(
-    IntraOpThreadsOptimization(), "process", add_step, _threads_refusal
+    IntraOpThreadsOptimization(), ProcessJob, add_step, _threads_refusal
 )

@@ -7,7 +7,7 @@ from typing import Final
 from uncork.core.base.errors import OutOfMemory
 from uncork.core.base.journal import Event
 from uncork.core.base.record import replace
-from uncork.core.documents.job import Job, JobResult
+from uncork.core.documents.job import DiagnoseJob, JobResult, TuneJob
 from uncork.engine.process.worker_process import EventHandler, Script, WorkerFailed, run_worker
 
 # Parts that a batch, or the model, is cut in at least, one process after the other: none, and more
@@ -20,7 +20,7 @@ _MORE_ROOM: Final = "end what else takes memory, or look at it where there is mo
 _EXPECTED: Final = "a training step that fits into memory"
 
 
-def run_diagnosis(job: Job, script: Script, on_event: EventHandler) -> JobResult:
+def run_diagnosis(job: DiagnoseJob, script: Script, on_event: EventHandler) -> JobResult:
     """Run a job that looks at a training as it is written.
 
     Raises:
@@ -38,7 +38,7 @@ def run_diagnosis(job: Job, script: Script, on_event: EventHandler) -> JobResult
     )
 
 
-def run_tuning(job: Job, script: Script, on_event: EventHandler) -> JobResult:
+def run_tuning(job: TuneJob, script: Script, on_event: EventHandler) -> JobResult:
     """Run a job that tunes a training; one that runs out of memory as written, as it fits.
 
     Raises:
@@ -55,7 +55,7 @@ def run_tuning(job: Job, script: Script, on_event: EventHandler) -> JobResult:
     raise OutOfMemory(f"{said}; so it does in {parts} parts", _EXPECTED, "make the batch smaller")
 
 
-def _run(job: Job, script: Script, follow: EventHandler) -> JobResult | str:
+def _run(job: DiagnoseJob | TuneJob, script: Script, follow: EventHandler) -> JobResult | str:
     """What came of it, or how it ran out of memory: killed while a step was measured, perhaps.
 
     Raises:
@@ -74,6 +74,7 @@ def _run(job: Job, script: Script, follow: EventHandler) -> JobResult | str:
         if not failure.is_killed or not any(each.text.startswith(_MEASURING) for each in seen):
             raise
         said = _KILLED
-    if said and not job.min_parts and any(each.kind == "measured" for each in seen):
+    in_parts = isinstance(job, TuneJob) and job.min_parts
+    if said and not in_parts and any(each.kind == "measured" for each in seen):
         raise OutOfMemory(f"{said}; the training itself was seen to run", _BESIDE, _MORE_ROOM)
     return said or result

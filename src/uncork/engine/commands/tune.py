@@ -13,7 +13,7 @@ from uncork.core.base.errors import quote
 from uncork.core.base.journal import Event
 from uncork.core.base.record import digest, replace
 from uncork.core.documents.diagnosis import WorkloadDiagnosis
-from uncork.core.documents.job import Job, JobResult
+from uncork.core.documents.job import JobResult, TuneJob
 from uncork.core.documents.plan import Plan, Policy, Speedup
 from uncork.engine.commands.confirm import confirm
 from uncork.engine.commands.fresh_process import BACKEND_TRIAL, MEMORY_TRIAL, THREADS_TRIAL
@@ -45,7 +45,7 @@ def tune(
     begin, text = time.monotonic(), script_digest(script.path)
     with temporary_folder() as folder:
         hand_over = str(Path(folder, "handed_over"))
-        job = Job(mode="tune", training_index=training, policy=policy, handover_path=hand_over)
+        job = TuneJob(training_index=training, policy=policy, handover_path=hand_over)
         result = run_tuning(job, script, on_event)
         plan, interrupted = create_plan(result, script.path, policy), result.is_interrupted
         if not (interrupted or result.has_script_failed):

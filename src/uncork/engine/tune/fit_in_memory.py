@@ -8,7 +8,7 @@ from uncork.core.documents.plan import PlanStep, Policy
 from uncork.core.evidence.batches import MemoryOverflow
 from uncork.engine.fit.fit_subject import FitSubject
 from uncork.engine.subject.subject import Subject
-from uncork.engine.tune.memory_strategies import train_in_parts, train_with_recompute
+from uncork.engine.tune.memory_strategies import MicroBatchStrategy, RecomputeStrategy
 
 
 def fit_into_memory(
@@ -33,7 +33,7 @@ def fit_into_memory(
         OutOfMemory: Nothing helps, with all reasons.
     """
     try:
-        return train_in_parts(subject, min_parts, error_message, policy, journal)
+        return MicroBatchStrategy(subject, min_parts, error_message, policy, journal).apply()
     except OutOfMemory as refused:
         if type(subject) is not FitSubject:
             raise
@@ -41,7 +41,7 @@ def fit_into_memory(
     subject.require_edits(())
     journal.write("phase", f"{in_parts.received}: trying to make activations again"[:300])
     try:
-        return train_with_recompute(subject, min_parts, error_message, policy, journal)
+        return RecomputeStrategy(subject, min_parts, error_message, policy, journal).apply()
     except OutOfMemory as refused:
         why = refused.received.removeprefix(f"{error_message}; ")
         subject.require_edits(())

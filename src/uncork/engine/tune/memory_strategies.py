@@ -1,23 +1,17 @@
-"""A training that runs out of memory as it is written: in how many parts its batch fits.
+"""A training that runs out of memory as it is written: in how many parts, or segments, it fits.
 
-What a step takes is measured on few rows of a batch, then on more. In as many parts as a line
-through these says the training is then run, which decides.
-
-A training that fits into memory in another way: proved against few examples as written.
-
-A training that runs out of memory as it is written: how much is to be made again, that it fits.
-
-More segments hold less at a time, and are run again in the backward pass all but one. So the fewest
-are looked for: what a step takes in so many is measured on few rows of a batch, and the whole batch
-is run only where a line through these says that there is memory for it.
+What a step takes is measured on few rows of a batch, then on more. What a line through these says
+is then run, which decides, and is proved against few examples as written.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
 
-from uncork.core.base.errors import EditRefused
+from uncork.core.base.errors import EditRefused, OutOfMemory
 from uncork.core.base.journal import Journal
 from uncork.core.base.record import replace
 from uncork.core.documents.plan import PlanStep, Policy
@@ -40,122 +34,194 @@ from uncork.optimizations.batch.recompute_activations import RecomputeActivation
 from uncork.training.memory.segments import count_recomputed_segments
 from uncork.training.tracing.step_info import step_device
 
+# Segments. With more of them, what goes into each, which is held, outweighs what one holds less.
+_MOST: Final = 64
+# Examples of each batch in the proof: enough for statistics over them, and soon gone through.
+_PROVED: Final = 8
 
-def prove_fit(
-    subject: FitSubject,
-    optimization: MicroBatchesOptimization | RecomputeActivationsOptimization,
-    memory_overflow: MemoryOverflow,
-    policy: Policy,
-    journal: Journal,
-) -> PlanStep:
-    """Let that be a subject's original, once it is proved to be the same training.
 
-    Args:
+@dataclass
+class MemoryStrategy(ABC):
+    """One way to train the same batch in less memory: in parts, or in segments.
+
+    Attributes:
         subject: Runs out of memory as written.
-        optimization: In which it does not.
-        memory_overflow: How it fits.
-        policy: What may be done.
-        journal: Told what is proved.
-
-    Returns:
-        The step of the plan that came of it.
-
-    Raises:
-        OutOfMemory: It is another training, or one that the policy does not allow.
-    """
-    proposal = optimization.propose_for(memory_overflow, subject.workload)
-    assert isinstance(proposal, Proposal)
-    subject.require_edits(tuple(edit for edit in proposal.edits if isinstance(edit, StepEdit)))
-    journal.write(
-        "phase",
-        f"proving {optimization.name}: {memory_overflow.description}, against "
-        f"{memory_overflow.fitting_rows} rows",
-    )
-    try:
-        proof = subject.prove_on_rows(memory_overflow.fitting_rows)
-    except EditRefused as refusal:
-        raise out_of_memory_error(memory_overflow.error_message, refusal.received) from None
-    finally:
-        subject.restore()
-    if not proof.passed:
-        why = (
-            f"it is not proved to be the same training {memory_overflow.description}: "
-            f"{proof.detail}"
-        )
-        raise out_of_memory_error(memory_overflow.error_message, why)
-    if find_loosest_guarantee(proof.kind, policy.loosest_guarantee) != policy.loosest_guarantee:
-        why = (
-            f"{memory_overflow.description} it is {proof.kind}, the policy allows "
-            f"{policy.loosest_guarantee}"
-        )
-        raise out_of_memory_error(memory_overflow.error_message, why)
-    step = record(optimization, "kept", proposal.rationale, proposal, proof)
-    return replace(step, guarantee=proof.kind, edits=proposal.edits)
-
-
-def train_in_parts(
-    subject: Subject, min_parts: int, error_message: str, policy: Policy, journal: Journal
-) -> tuple[MemoryOverflow, PlanStep]:
-    """Let a subject's original be the training in parts, once that is proved.
-
-    Args:
-        subject: Runs out of memory as written.
-        min_parts: Fewest parts that are tried.
-        error_message: What it ended with.
+        min_count: Fewest parts, or segments, that are tried.
+        error_message: What the training ended with.
         policy: What may be done.
         journal: Told of each phase.
-
-    Returns:
-        What was found, and the step of the plan that came of it.
-
-    Raises:
-        OutOfMemory: It cannot be trained in parts, or does not fit in parts either.
     """
-    size = subject.workload.batch_size
-    if type(subject) is not FitSubject or not size or size < 2:
-        raise out_of_memory_error(error_message, "its batches are not Keras's to cut")
-    try:
-        found = _fitting_parts(subject, size, min_parts, error_message, journal)
-    except EditRefused as refusal:
-        raise out_of_memory_error(error_message, refusal.received) from None
-    finally:
-        subject.restore()
-    return found, prove_fit(subject, MicroBatchesOptimization(), found, policy, journal)
 
+    subject: Subject
+    min_count: int
+    error_message: str
+    policy: Policy
+    journal: Journal
 
-def _fitting_parts(
-    subject: FitSubject, size: int, least: int, said: str, journal: Journal
-) -> MemoryOverflow:
-    memory = MemoryMeter(step_device(subject.model))
-    subject.runner(
-        subject.original.with_step_edits(MicroBatchesOptimization.edits(2))
-    )  # or it is refused
-    journal.write("phase", "measuring the memory that a step takes, on few examples of a batch")
-    taken = measure_rows(subject, size, memory)
-    if not taken:
-        raise out_of_memory_error(said, "nor is there memory for a step on a single example")
-    parts = max(least, -(-size // _most_rows(taken, size, memory.max_bytes)))
-    while True:
-        parts = _even(size, parts)
-        journal.write("phase", f"training in {parts} parts of {-(-size // parts)} examples")
-        version = subject.original.with_step_edits(MicroBatchesOptimization.edits(parts))
-        used = memory.measure_peak(subject.resident_runner(version).prime)
-        if used is not None and (used <= memory.max_bytes or parts == size):
-            rows, before = max(taken), memory.initial_bytes
-            rows = next((each for each in sorted(taken) if each >= 4 * parts), rows)
-            return MemoryOverflow(
-                error_message=said,
-                fitting_rows=rows - 1
-                if rows % parts == 0 and rows > 1
-                else rows,  # one part is smaller
-                parts=parts,
-                peak_bytes=max(0, used - before),
-                fitting_rows_peak_bytes=max(0, taken[rows] - before),
+    optimization: ClassVar[MicroBatchesOptimization | RecomputeActivationsOptimization]
+    # In so many it is asked first whether the step can be changed at all.
+    first_count: ClassVar[int]
+    # Why nothing is tried on what is no ``fit`` with batches, and why nothing more can be tried.
+    not_keras_reason: ClassVar[str]
+    exhausted_reason: ClassVar[str]
+
+    def apply(self) -> tuple[MemoryOverflow, PlanStep]:
+        """Let a subject's original be the training that fits, once that is proved.
+
+        Returns:
+            What was found, and the step of the plan that came of it.
+
+        Raises:
+            OutOfMemory: It cannot be trained so, does not fit so either, is another training then,
+                or one that the policy does not allow.
+        """
+        subject, size = self.subject, self.subject.workload.batch_size
+        if type(subject) is not FitSubject or not size or size < 2:
+            raise self._error(self.not_keras_reason)
+        try:
+            found = self._search(subject, size)
+        except EditRefused as refusal:
+            raise self._error(refusal.received) from None
+        finally:
+            subject.restore()
+        return found, self._prove(subject, found)
+
+    @abstractmethod
+    def _candidates(
+        self, subject: FitSubject, size: int, taken: dict[int, int], memory: MemoryMeter
+    ) -> Iterator[MemoryOverflow]:
+        """What to try, as it is told where it fits; ``taken`` are the bytes of so many rows."""
+
+    def _search(self, subject: FitSubject, size: int) -> MemoryOverflow:
+        """The first candidate in which the whole batch was seen to fit."""
+        memory = MemoryMeter(step_device(subject.model))
+        first = self.optimization.edits(self.first_count)
+        subject.runner(subject.original.with_step_edits(first))  # or it is refused
+        text = "measuring the memory that a step takes, on few examples of a batch"
+        self.journal.write("phase", text)
+        taken = measure_rows(subject, size, memory)
+        if not taken:
+            raise self._error("nor is there memory for a step on a single example")
+        for found in self._candidates(subject, size, taken, memory):
+            edits = self.optimization.edits(found.segments or found.parts)
+            version = subject.original.with_step_edits(edits)
+            used = memory.measure_peak(subject.resident_runner(version).prime)
+            # Where there are no smaller parts, what ran is good enough.
+            if used is not None and (used <= memory.max_bytes or found.parts == size):
+                before = memory.initial_bytes
+                return replace(
+                    found,
+                    peak_bytes=max(0, used - before),
+                    fitting_rows_peak_bytes=max(0, found.fitting_rows_peak_bytes - before),
+                )
+            subject.restore()
+        raise self._error(self.exhausted_reason)
+
+    def _prove(self, subject: FitSubject, memory_overflow: MemoryOverflow) -> PlanStep:
+        proposal = self.optimization.propose_for(memory_overflow, subject.workload)
+        assert isinstance(proposal, Proposal)
+        subject.require_edits(tuple(edit for edit in proposal.edits if isinstance(edit, StepEdit)))
+        self.journal.write(
+            "phase",
+            f"proving {self.optimization.name}: {memory_overflow.description}, against "
+            f"{memory_overflow.fitting_rows} rows",
+        )
+        try:
+            proof = subject.prove_on_rows(memory_overflow.fitting_rows)
+        except EditRefused as refusal:
+            raise self._error(refusal.received) from None
+        finally:
+            subject.restore()
+        if not proof.passed:
+            why = (
+                f"it is not proved to be the same training {memory_overflow.description}: "
+                f"{proof.detail}"
             )
-        if parts == size:
-            raise out_of_memory_error(said, "nor is there memory for one example after the other")
-        subject.restore()
-        parts = min(size, 2 * parts)
+            raise self._error(why)
+        allowed = self.policy.loosest_guarantee
+        if find_loosest_guarantee(proof.kind, allowed) != allowed:
+            why = f"{memory_overflow.description} it is {proof.kind}, the policy allows {allowed}"
+            raise self._error(why)
+        step = record(self.optimization, "kept", proposal.rationale, proposal, proof)
+        return replace(step, guarantee=proof.kind, edits=proposal.edits)
+
+    def _candidate(self, rows: int, rows_bytes: int, **count: int) -> MemoryOverflow:
+        """Without its peak, and ``rows_bytes`` with what was taken before."""
+        found = MemoryOverflow(
+            error_message=self.error_message,
+            fitting_rows=rows,
+            peak_bytes=0,
+            fitting_rows_peak_bytes=rows_bytes,
+        )
+        return replace(found, **count)
+
+    def _error(self, reason: str) -> OutOfMemory:
+        return out_of_memory_error(self.error_message, reason)
+
+
+class MicroBatchStrategy(MemoryStrategy):
+    """Go through each batch in as few parts as fit."""
+
+    optimization = MicroBatchesOptimization()
+    first_count = 2
+    not_keras_reason = "its batches are not Keras's to cut"
+    exhausted_reason = "nor is there memory for one example after the other"
+
+    def _candidates(
+        self, subject: FitSubject, size: int, taken: dict[int, int], memory: MemoryMeter
+    ) -> Iterator[MemoryOverflow]:
+        """As many parts as the line says, then twice as many each time, down to one example."""
+        parts, last = max(self.min_count, -(-size // _most_rows(taken, size, memory.max_bytes))), 0
+        while last != size:
+            last = parts = _even(size, parts)
+            self.journal.write(
+                "phase", f"training in {parts} parts of {-(-size // parts)} examples"
+            )
+            rows = next((each for each in sorted(taken) if each >= 4 * parts), max(taken))
+            # One part is smaller.
+            proved = rows - 1 if rows % parts == 0 and rows > 1 else rows
+            yield self._candidate(proved, taken[rows], parts=parts)
+            parts = min(size, 2 * parts)
+
+
+class RecomputeStrategy(MemoryStrategy):
+    """Run the model again in the backward pass, in as few segments as fit.
+
+    More segments hold less at a time, and are run again all but one. The whole batch is run only
+    where a line through what few rows take in so many says that there is memory for it.
+    """
+
+    optimization = RecomputeActivationsOptimization()
+    first_count = _MOST
+    not_keras_reason = "its step is not Keras's to change"
+    exhausted_reason = "in as many segments as it can be cut in, there is no memory either"
+
+    def _candidates(
+        self, subject: FitSubject, size: int, taken: dict[int, int], memory: MemoryMeter
+    ) -> Iterator[MemoryOverflow]:
+        """Twice as many segments each time, as long as more are made of the model."""
+        rows = next((each for each in sorted(taken) if each >= _PROVED), max(taken))
+        for segments in _numbers(subject.model, self.min_count):
+            self.journal.write("phase", f"running segments again, {segments} of them")
+            few = {}
+            for each in sorted(taken)[-2:]:
+                runner = subject.runner_on_rows(each, self.optimization.edits(segments))
+                used = memory.measure_peak(runner.prime)
+                subject.restore()
+                if used is not None:
+                    few[each] = used
+            if few and predict_bytes(few, size) <= memory.max_bytes:
+                yield self._candidate(rows, taken[rows], segments=segments)
+
+
+def _numbers(model: Any, least: int) -> Iterator[int]:
+    """Of segments, twice as many each time, as long as more are made of the model."""
+    segments, before = max(2, least), 0
+    while segments <= _MOST:
+        again = count_recomputed_segments(model, segments)
+        if again > before:
+            yield segments
+        segments, before = 2 * segments, max(again, before)
 
 
 def _most_rows(taken: dict[int, int], size: int, most: float) -> int:
@@ -175,89 +241,3 @@ def _even(size: int, parts: int) -> int:
         (4, 3)
     """
     return next((each for each in range(parts, 2 * parts) if size % each == 0), parts)
-
-
-# With more of them, what goes into each, which is held, outweighs what one holds less.
-_MOST: Final = 64
-# Examples of each batch in the proof: enough for statistics over them, and soon gone through.
-_PROVED: Final = 8
-
-
-def train_with_recompute(
-    subject: Subject, min_segments: int, error_message: str, policy: Policy, journal: Journal
-) -> tuple[MemoryOverflow, PlanStep]:
-    """Let a subject's original be the training whose activations are made again, once proved.
-
-    Args:
-        subject: Runs out of memory as written.
-        min_segments: Fewest segments that are tried.
-        error_message: What it ended with.
-        policy: What may be done.
-        journal: Told of each phase.
-
-    Returns:
-        What was found, and the step of the plan that came of it.
-
-    Raises:
-        OutOfMemory: It cannot be trained so, or does not fit so either.
-    """
-    size = subject.workload.batch_size
-    if type(subject) is not FitSubject or not size or size < 2:
-        raise out_of_memory_error(error_message, "its step is not Keras's to change")
-    try:
-        found = _fitting_recompute(subject, size, min_segments, error_message, journal)
-    except EditRefused as refusal:
-        raise out_of_memory_error(error_message, refusal.received) from None
-    finally:
-        subject.restore()
-    return found, prove_fit(subject, RecomputeActivationsOptimization(), found, policy, journal)
-
-
-def _fitting_recompute(
-    subject: FitSubject, size: int, least: int, said: str, journal: Journal
-) -> MemoryOverflow:
-    memory = MemoryMeter(step_device(subject.model))
-    subject.runner(
-        subject.original.with_step_edits(RecomputeActivationsOptimization.edits(_MOST))
-    )  # or refused
-    journal.write("phase", "measuring the memory that a step takes, on few examples of a batch")
-    taken = measure_rows(subject, size, memory)
-    if not taken:
-        raise out_of_memory_error(said, "nor is there memory for a step on a single example")
-    rows = next((each for each in sorted(taken) if each >= _PROVED), max(taken))
-    for segments in _numbers(subject.model, least):
-        edits = RecomputeActivationsOptimization.edits(segments)
-        journal.write("phase", f"running segments again, {segments} of them")
-        few = {}
-        for each in sorted(taken)[-2:]:
-            used = memory.measure_peak(subject.runner_on_rows(each, edits).prime)
-            subject.restore()
-            if used is not None:
-                few[each] = used
-        if not few or predict_bytes(few, size) > memory.max_bytes:
-            continue
-        used = memory.measure_peak(
-            subject.resident_runner(subject.original.with_step_edits(edits)).prime
-        )
-        if used is not None and used <= memory.max_bytes:
-            return MemoryOverflow(
-                error_message=said,
-                fitting_rows=rows,
-                segments=segments,
-                peak_bytes=max(0, used - memory.initial_bytes),
-                fitting_rows_peak_bytes=max(0, taken[rows] - memory.initial_bytes),
-            )
-        subject.restore()
-    raise out_of_memory_error(
-        said, "in as many segments as it can be cut in, there is no memory either"
-    )
-
-
-def _numbers(model: Any, least: int) -> Iterator[int]:
-    """Of segments, twice as many each time, as long as more are made of the model."""
-    segments, before = max(2, least), 0
-    while segments <= _MOST:
-        again = count_recomputed_segments(model, segments)
-        if again > before:
-            yield segments
-        segments, before = 2 * segments, max(again, before)

@@ -11,11 +11,10 @@ import keras
 from uncork.capture.base.listener import FitCall
 from uncork.capture.base.stop import StopScript
 from uncork.core.base.errors import NothingToMeasure
-from uncork.core.base.journal import Journal
 from uncork.core.base.machine import Machine
 from uncork.core.base.record import replace
-from uncork.core.documents.job import Confirmation, Job, JobResult, ProcessTrial
-from uncork.core.documents.plan import Plan, Proof
+from uncork.core.documents.job import BackendJob, Confirmation, JobResult, ProcessTrial
+from uncork.core.documents.plan import Proof
 from uncork.engine.apply.plan_listener import PlanListener
 from uncork.engine.subject.subject import Subject
 from uncork.engine.worker.job_listener import JobListener
@@ -31,38 +30,32 @@ _BLOCKS: Final = 4
 _BLOCK_S: Final = 1.0
 
 
-class BackendJob(JobListener):
+class BackendListener(JobListener):
     """Acts on the ``fit`` that a plan was made for, in a process that was started on the backend.
 
-    Args:
-        job: What to do: ``backend``, or to ``confirm`` a plan.
-        journal: Told of everything.
-        scratch: A directory for files.
-        plan: In force.
+    It does so for a :class:`BackendJob`, and for what confirms a plan with another backend.
     """
 
     wants_source_lines = False
-
-    def __init__(self, job: Job, journal: Journal, scratch: str, plan: Plan) -> None:
-        super().__init__(job, journal, scratch)
-        self._plan = plan
 
     def fit(self, call: FitCall) -> Any:
         """Let earlier ones happen; prove and time the one that is meant."""
         if call.index != self.job.training_index:
             return call.original(**call.arguments)
+        assert self.plan is not None
         arguments = {
             **call.arguments,
-            "x": PlanListener(self._plan, strict=True).training_data(call),
+            "x": PlanListener(self.plan, strict=True).training_data(call),
         }
         proof = None
-        if self.job.handover_path is not None:
+        if isinstance(self.job, BackendJob):
             proof = prove_backend(call.model, FitHandover.read(Path(self.job.handover_path)))
         self._finish_with(_result(self._timed(call, arguments), proof))
         raise StopScript
 
     def _timed(self, call: FitCall, arguments: dict[str, Any]) -> FitTiming:
-        samples = float(self._plan.before.workload.batch_size or 1)
+        assert self.plan is not None
+        samples = float(self.plan.before.workload.batch_size or 1)
         found = time_fit(
             call.original,
             arguments,

@@ -10,11 +10,9 @@ import time
 from contextlib import suppress
 from typing import Final
 
-from uncork.core.base.journal import Journal
 from uncork.core.base.machine import Machine
 from uncork.core.base.record import replace
-from uncork.core.documents.job import MAX_FIRST_EPOCH_S, Confirmation, Job, JobResult
-from uncork.core.documents.plan import Plan
+from uncork.core.documents.job import MAX_FIRST_EPOCH_S, Confirmation, ConfirmJob, JobResult
 from uncork.engine.subject.subject import Subject
 from uncork.engine.worker.job_listener import JobListener
 from uncork.measure.benchmark.interleave import measure_blocks_interleaved, summarize
@@ -26,14 +24,25 @@ _CONFIRM_ROUNDS: Final = 3
 _CEILING_ROUNDS: Final = 2
 
 
-class ConfirmJob(JobListener):
-    """Measure one version in a fresh process: the script as it is, or with a plan's edits."""
+class VersionListener(JobListener):
+    """Acts on one version of a training: the script as it is, or with a plan's edits."""
 
     wants_source_lines = False
 
-    def __init__(self, job: Job, journal: Journal, scratch: str, plan: Plan | None) -> None:
-        super().__init__(job, journal, scratch)
-        self._plan = plan
+    def version_of(self, subject: Subject) -> Variant:
+        """The version of a subject."""
+        if self.plan is None:
+            return subject.original
+        version = subject.original.with_pipeline_edits(self.plan.pipeline_edits)
+        version = version.with_loader_edits(self.plan.loader_edits)
+        version = version.with_validation_edits(self.plan.validation_edits)
+        return version.with_step_edits(self.plan.step_edits)
+
+
+class ConfirmListener(VersionListener):
+    """Measure one version in a fresh process."""
+
+    job: ConfirmJob
 
     def run_on(self, subject: Subject, machine: Machine) -> JobResult:
         """First epoch from cold, then the steady state, one block after the other.
@@ -41,7 +50,7 @@ class ConfirmJob(JobListener):
         Nothing runs in between: a pipeline that stands still for a while is another one for
         TensorFlow's autotuner, and the version as written never does.
         """
-        version = self._version(subject)
+        version = self.version_of(subject)
         runner, first_epoch_s, filling_s = self._begun(subject, version)
         runner.prime()
         (blocks,) = measure_blocks_interleaved(
@@ -49,7 +58,7 @@ class ConfirmJob(JobListener):
         )
         confirmation = Confirmation(
             measurement=summarize(blocks),
-            ceiling_share=None if self._plan is None else _of_ceiling(subject, version, runner),
+            ceiling_share=None if self.plan is None else _of_ceiling(subject, version, runner),
             first_epoch_s=first_epoch_s,
             cache_fill_s=filling_s,
             validation_s=self._validation_s(subject, version),
@@ -84,14 +93,6 @@ class ConfirmJob(JobListener):
                 return subject.validation_s(version)
         return None
 
-    def _version(self, subject: Subject) -> Variant:
-        if self._plan is None:
-            return subject.original
-        version = subject.original.with_pipeline_edits(self._plan.pipeline_edits)
-        version = version.with_loader_edits(self._plan.loader_edits)
-        version = version.with_validation_edits(self._plan.validation_edits)
-        return version.with_step_edits(self._plan.step_edits)
-
 
 def _of_ceiling(subject: Subject, version: Variant, runner: VariantRunner) -> float:
     """Its speed over that of its step on a resident batch, in turn: what is left to win."""
@@ -109,12 +110,12 @@ def _of_ceiling(subject: Subject, version: Variant, runner: VariantRunner) -> fl
 _MOMENT_S: Final = 1.0
 
 
-class CheckJob(ConfirmJob):
+class CheckListener(VersionListener):
     """Let one version train a little, and hand back what it trained."""
 
     def run_on(self, subject: Subject, machine: Machine) -> JobResult:
         """A moment of its first epoch, from cold."""
-        version = self._version(subject)
+        version = self.version_of(subject)
         subject.runner(version).first_epoch(_MOMENT_S)
         with suppress(Exception):  # of a loop's own step something is known once it was looked for
             subject.untraced_s(_MOMENT_S / 10)

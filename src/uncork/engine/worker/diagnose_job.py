@@ -10,7 +10,7 @@ from typing import Final
 from uncork.core.base.errors import describe_error
 from uncork.core.base.machine import Machine
 from uncork.core.base.record import replace
-from uncork.core.documents.job import JobResult
+from uncork.core.documents.job import DiagnoseJob, JobResult
 from uncork.engine.diagnose.observe import observe, with_epoch_hooks
 from uncork.engine.subject.subject import Subject
 from uncork.engine.worker.job_listener import JobListener
@@ -44,9 +44,10 @@ def record_timeline(subject: Subject, folder: str, step_s: float) -> str | None:
     return None
 
 
-class DiagnoseJob(JobListener):
+class DiagnoseListener(JobListener):
     """Measure, explain, stop."""
 
+    job: DiagnoseJob
     accepts_any_loop = True
 
     def run_on(self, subject: Subject, machine: Machine) -> JobResult:

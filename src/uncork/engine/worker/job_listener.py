@@ -23,6 +23,7 @@ from uncork.core.base.journal import Journal
 from uncork.core.base.machine import Machine
 from uncork.core.base.record import replace, to_json, write_atomically
 from uncork.core.documents.job import Job, JobResult
+from uncork.core.documents.plan import Plan
 from uncork.core.documents.workload import Workload
 from uncork.engine.fit.fit_subject import FitSubject
 from uncork.engine.fit.repeated_fit import (
@@ -67,6 +68,7 @@ class JobListener(PassThroughListener):
         job: What to do.
         journal: Told of everything.
         scratch: Directory for files that a trial would otherwise write into the user's.
+        plan: To put in force; None for the script as it is.
 
     Attributes:
         result: None until the work is done.
@@ -78,10 +80,11 @@ class JobListener(PassThroughListener):
     # Of many small calls of ``fit`` on anything but arrays there is none to run otherwise.
     accepts_any_loop = False
 
-    def __init__(self, job: Job, journal: Journal, scratch: str) -> None:
+    def __init__(self, job: Job, journal: Journal, scratch: str, plan: Plan | None = None) -> None:
         self.job = job
         self.journal = journal
         self.scratch = scratch
+        self.plan = plan
         self.reached_workloads: list[Workload] = []
         self.result: JobResult | None = None
         self.own_files: FileBackup | None = None

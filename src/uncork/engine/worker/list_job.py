@@ -34,7 +34,7 @@ _ONE_STEP: Final = {
 }
 
 
-class ListJob(JobListener):
+class ListListener(JobListener):
     """Cut every training call short, name them all."""
 
     def run_on(self, subject: Subject, machine: Machine) -> JobResult:

@@ -8,6 +8,7 @@ first.
 from __future__ import annotations
 
 import atexit
+import importlib
 import signal
 import sys
 import tempfile
@@ -26,8 +27,21 @@ from uncork.capture.script import run_script
 from uncork.core.base import exit_codes
 from uncork.core.base.errors import ScriptFailed, UncorkError
 from uncork.core.base.journal import Journal
-from uncork.core.base.record import from_json, replace, to_json, write_atomically
-from uncork.core.documents.job import BACKUP_FOLDER_NAME, EXIT_CODE_FILE_NAME, Job
+from uncork.core.base.record import replace, to_json, write_atomically
+from uncork.core.documents.job import (
+    BACKUP_FOLDER_NAME,
+    EXIT_CODE_FILE_NAME,
+    BackendJob,
+    CheckJob,
+    ConfirmJob,
+    DiagnoseJob,
+    Job,
+    ListJob,
+    PlanJob,
+    ProcessJob,
+    TuneJob,
+    read_job,
+)
 from uncork.core.documents.plan import Plan, load_plan
 from uncork.engine.process.reached_trainings import no_training_error
 from uncork.measure.machine.allocator import keep_freed_memory
@@ -37,6 +51,16 @@ if TYPE_CHECKING:
     from uncork.engine.worker.job_listener import JobListener
 
 
+# What acts on the training of each kind of job; imported late, as it imports TensorFlow.
+LISTENERS: Final[dict[type[Job], str]] = {
+    BackendJob: "uncork.engine.worker.backend_job:BackendListener",
+    CheckJob: "uncork.engine.worker.confirm_job:CheckListener",
+    ConfirmJob: "uncork.engine.worker.confirm_job:ConfirmListener",
+    DiagnoseJob: "uncork.engine.worker.diagnose_job:DiagnoseListener",
+    ListJob: "uncork.engine.worker.list_job:ListListener",
+    ProcessJob: "uncork.engine.worker.process_job:ProcessListener",
+    TuneJob: "uncork.engine.worker.tune_job:TuneListener",
+}
 # Of TensorFlow's errors, by name: it may not be imported yet.
 _OF_DATA: Final = frozenset({
     "DataLossError", "InvalidArgumentError", "NotFoundError", "OutOfRangeError", "UnknownError",
@@ -50,7 +74,7 @@ _ENDED_SO: Final = (
 def main(argv: Sequence[str]) -> int:
     """Run one job; returns the exit code."""
     remember_initial_cpus()
-    job = from_json(Path(argv[0]).read_bytes(), Job)
+    job = read_job(Path(argv[0]).read_bytes())
     script, args = Path(argv[2]), argv[3:]
     code = _outcome(job, script, args)
     # Threads and processes of the script may go on: they are not waited for.
@@ -94,16 +118,16 @@ def _trial(job: Job, script: Path, args: Sequence[str], held: ExitStack) -> int:
     saves = held.enter_context(suppress_saves())
     files = held.enter_context(back_up_files(result_path.parent / BACKUP_FOLDER_NAME))
     with folder as scratch:
-        lines = job.mode in ("diagnose", "tune")
         trial = DeferredListener(
             lambda: _make(job, scratch, files, plan),
-            source_lines=lines,
+            source_lines=isinstance(job, DiagnoseJob | TuneJob),
             loops=True,
             accepts_jax="KERAS_BACKEND" in job.environment,
         )
         interrupted = False
         try:
-            source = Path(job.source_path) if job.source_path else None
+            patched = job.source_path if isinstance(job, CheckJob) else None
+            source = Path(patched) if patched else None
             try:
                 run_script(script, args, trial, source, outline=_outlines(job, plan))
             except SystemExit as ending:
@@ -146,7 +170,7 @@ def _say_where(trial: JobListener, plan: Plan | None, error: BaseException | Non
 
 def _outlines(job: Job, plan: Plan | None) -> bool:
     """Only a script as its user would run it is left alone altogether."""
-    if job.mode in ("confirm", "list"):
+    if isinstance(job, ConfirmJob | ListJob):
         return plan is not None and plan.is_code_specific
     return True
 
@@ -171,42 +195,20 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _make(job: Job, scratch: str, files: FileBackup, plan: Plan | None) -> JobListener:
-    """The listener of a mode. TensorFlow is loaded by now."""
-    made = _of_mode(job, scratch, plan)
+    """The listener of a job. TensorFlow is loaded by now."""
+    # On another backend no other listener can look at a training, whatever is to be done.
+    kind = BackendJob if "KERAS_BACKEND" in job.environment else type(job)
+    module, name = LISTENERS[kind].split(":")
+    journal = Journal(Path(job.journal_path) if job.journal_path else None)
+    made: JobListener = getattr(importlib.import_module(module), name)(job, journal, scratch, plan)
     made.own_files = files
     return made
 
 
-def _of_mode(job: Job, scratch: str, plan: Plan | None) -> JobListener:
-    journal = Journal(Path(job.journal_path) if job.journal_path else None)
-    if "KERAS_BACKEND" in job.environment:
-        from uncork.engine.worker.backend_job import BackendJob  # noqa: PLC0415
-
-        assert plan is not None
-        return BackendJob(job, journal, scratch, plan)
-    if job.mode == "process":
-        from uncork.engine.worker.process_job import ProcessJob  # noqa: PLC0415
-
-        return ProcessJob(job, journal, scratch, plan)
-    if job.mode in ("check", "confirm"):
-        from uncork.engine.worker.confirm_job import CheckJob, ConfirmJob  # noqa: PLC0415
-
-        return (CheckJob if job.mode == "check" else ConfirmJob)(job, journal, scratch, plan)
-    if job.mode == "tune":
-        from uncork.engine.worker.tune_job import TuneJob  # noqa: PLC0415
-
-        return TuneJob(job, journal, scratch)
-    if job.mode == "diagnose":
-        from uncork.engine.worker.diagnose_job import DiagnoseJob  # noqa: PLC0415
-
-        return DiagnoseJob(job, journal, scratch)
-    from uncork.engine.worker.list_job import ListJob  # noqa: PLC0415
-
-    return ListJob(job, journal, scratch)
-
-
 def _plan(job: Job) -> Plan | None:
-    return None if job.plan_path is None else load_plan(Path(job.plan_path))
+    if not isinstance(job, PlanJob) or job.plan_path is None:
+        return None
+    return load_plan(Path(job.plan_path))
 
 
 def _judge(ending: SystemExit, made: JobListener | None) -> None:

@@ -7,11 +7,11 @@ from typing import Final
 
 from uncork.core.base.machine import Machine
 from uncork.core.base.record import replace
-from uncork.core.documents.job import JobResult, ProcessTrial
+from uncork.core.documents.job import MAX_FIRST_EPOCH_S, JobResult, ProcessJob, ProcessTrial
 from uncork.core.documents.plan import Plan
 from uncork.core.edits.edit import KeepFreedMemory
 from uncork.engine.subject.subject import Subject
-from uncork.engine.worker.confirm_job import ConfirmJob
+from uncork.engine.worker.confirm_job import VersionListener
 from uncork.measure.benchmark.interleave import measure_blocks_interleaved, summarize
 from uncork.measure.benchmark.peak_memory import measure_peak_memory
 from uncork.pipeline.analysis.reductions import has_threaded_reductions
@@ -22,23 +22,24 @@ _BLOCKS: Final = 4
 _OTHER_SUMS: Final = "the input pipeline adds up numbers, which one thread does in another order"
 
 
-class ProcessJob(ConfirmJob):
+class ProcessListener(VersionListener):
     """Acts on the training that a plan was made for, in a process that was started as it says."""
+
+    job: ProcessJob
 
     def run_on(self, subject: Subject, machine: Machine) -> JobResult:
         """Prove first, from the state that was handed over; then time the plan, its caches full."""
-        version = self._version(subject)
-        assert self.job.handover_path is not None
-        assert self._plan is not None
+        version = self.version_of(subject)
+        assert self.plan is not None
         handed = Handover.read(Path(self.job.handover_path))
-        proved = subject.original if _is_beneath_all(self._plan) else version
+        proved = subject.original if _is_beneath_all(self.plan) else version
         with measure_peak_memory() as peak:
             proof = subject.prove_in_other_process(proved, handed)
             data = subject.original.pipeline
-            if self._plan.intra_op_threads and data is not None and has_threaded_reductions(data):
+            if self.plan.intra_op_threads and data is not None and has_threaded_reductions(data):
                 proof = replace(proof, passed=False, detail=_OTHER_SUMS)
             runner = subject.runner(version)
-            runner.first_epoch(self.job.max_first_epoch_s)
+            runner.first_epoch(MAX_FIRST_EPOCH_S)
             runner.prime()
             (blocks,) = measure_blocks_interleaved([runner], block_s=_BLOCK_S, rounds=_BLOCKS)
         found = summarize(blocks)

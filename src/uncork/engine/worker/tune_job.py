@@ -9,7 +9,7 @@ import psutil
 
 from uncork.core.base.machine import Machine
 from uncork.core.base.record import replace
-from uncork.core.documents.job import JobResult
+from uncork.core.documents.job import JobResult, TuneJob
 from uncork.core.documents.plan import LOOP_ENDED_NOTE
 from uncork.engine.diagnose.observe import observe, with_disk, with_epoch_hooks
 from uncork.engine.subject.subject import Subject
@@ -26,9 +26,10 @@ from uncork.measure.benchmark.timed_block import timing_overhead_s
 from uncork.optimizations.compile.keras_backend import KerasBackendOptimization
 
 
-class TuneJob(JobListener):
+class TuneListener(JobListener):
     """Measure, walk the road, stop. What was found so far survives an interruption."""
 
+    job: TuneJob
     _walk: Tuner | None = None
 
     def run_on(self, subject: Subject, machine: Machine) -> JobResult:

@@ -17,7 +17,7 @@ def record(
     reason: str,
     proposal: Proposal | None = None,
     proof: Proof | None = None,
-    comparison: Comparison | None = None,
+    comparison: Comparison | Ratio | None = None,
 ) -> PlanStep:
     """Record the outcome of one trial."""
     ratio = None

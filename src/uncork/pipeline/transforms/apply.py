@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import tensorflow as tf
 
@@ -63,7 +63,7 @@ from uncork.pipeline.ir.builders import (
 )
 from uncork.pipeline.ir.node import Node
 from uncork.pipeline.ir.parallel_calls import PARALLEL_CALLS_FIELD, set_open_parallel_calls
-from uncork.pipeline.ir.tree import Pipeline, read_pipeline, rebuild_tree
+from uncork.pipeline.ir.tree import Pipeline, StageLocation, read_pipeline, rebuild_tree
 from uncork.pipeline.transforms.dead_outputs import drop_unused_outputs
 from uncork.pipeline.transforms.disk_cache import add_disk_cache
 from uncork.pipeline.transforms.edit_invariants import check_other_stages_unchanged
@@ -74,33 +74,33 @@ from uncork.pipeline.transforms.read_ahead import apply_read_ahead
 from uncork.pipeline.transforms.rebatch import apply_rebatch
 from uncork.pipeline.transforms.stage_edits import (
     apply_generator_cache,
-    apply_map_edit,
     apply_parallel_interleave,
+    apply_py_function_cache,
+    decode_cropped_part,
+    draw_first,
     reduce_prefetching,
+    run_map_in_parallel,
+    split_map,
 )
 from uncork.pipeline.transforms.vectorize import rebuild_batch, vectorize_map
 
-_OfOneStage = (
-    InlineMap
-    | Cache
-    | DiskCache
-    | DropUnused
-    | FilterFirst
-    | ParallelInterleave
-    | ReadAhead
-    | LessAhead
-    | GeneratorCache
-)
-_InOneBranch = (
-    _OfOneStage
-    | ShuffleFirst
-    | VectorizeMap
-    | SplitMap
-    | ParallelMap
-    | DrawFirst
-    | DecodeAndCrop
-    | PyFunctionCache
-)
+# What gives the elements of one stage instead of it, for each edit that replaces no other stage.
+STAGE_HANDLERS: Final[dict[type[StageEdit], Callable[[StageLocation, Any], Dataset]]] = {
+    Cache: lambda place, _: _cache(place, memory_cache),
+    DecodeAndCrop: lambda place, _: _decode_and_crop(place),
+    DiskCache: lambda place, edit: _cache(place, partial(add_disk_cache, place, edit)),
+    DrawFirst: lambda place, _: draw_first(_map_at(place)),
+    DropUnused: lambda place, _: _drop_unused(place),
+    FilterFirst: lambda place, _: _filter_first(place),
+    GeneratorCache: lambda place, edit: apply_generator_cache(place.node, edit),
+    InlineMap: lambda place, _: _inline(place),
+    LessAhead: lambda place, _: reduce_prefetching(place.node),
+    ParallelInterleave: lambda place, _: apply_parallel_interleave(place),
+    ParallelMap: lambda place, _: run_map_in_parallel(_map_at(place)),
+    PyFunctionCache: lambda place, edit: apply_py_function_cache(_map_at(place), edit),
+    ReadAhead: apply_read_ahead,
+    SplitMap: lambda place, _: split_map(_map_at(place)),
+}
 
 
 def apply_edit(pipeline: Pipeline, edit: PipelineEdit) -> Pipeline:
@@ -171,11 +171,16 @@ def _with_stage_edited(pipeline: Pipeline, edit: StageEdit) -> Dataset:
             "remove the stage",
         )
     place = pipeline.stage_locations[edit.stage]
-    branch, top = place
-    if isinstance(edit, GeneratorChunks):
-        instead = apply_generator_chunks(pipeline, place, edit)
-    else:
-        top, instead = _replaced(edit, *place)
+    branch, top = place  # the highest of the stages that are replaced
+    match edit:
+        case GeneratorChunks():
+            instead = apply_generator_chunks(pipeline, place, edit)
+        case ShuffleFirst():
+            top, instead = _shuffle_first(place)
+        case VectorizeMap():
+            top, instead = _vectorize(place)
+        case _:
+            instead = STAGE_HANDLERS[type(edit)](place, edit)
     old = branch.stages[top].dataset
     for place in pipeline.stage_locations:  # several branches may read it
         if place.node.dataset is old:
@@ -210,59 +215,6 @@ def _drawing(node: Node) -> set[int]:
     return own.union(*map(_drawing, node.inputs))
 
 
-def _replaced(edit: _InOneBranch, pipeline: Pipeline, stage: int) -> tuple[int, Dataset]:
-    """What gives the elements of some stages instead of them.
-
-    Args:
-        edit: What to do.
-        pipeline: The branch it is done to, or the whole pipeline.
-        stage: Position in its main chain.
-
-    Returns:
-        The position of the highest of the stages, and the dataset that gives what it gave.
-    """
-    match edit:
-        case ShuffleFirst():
-            return _shuffle_first(pipeline, pipeline.stages[stage], stage)
-        case VectorizeMap():
-            return _vectorize(pipeline, _map_at(pipeline, stage), stage)
-        case DecodeAndCrop() if has_ignored_errors(pipeline, stage):
-            raise EditRefused(
-                f"errors of stage {stage} are ignored downstream, and fewer of them would occur",
-                "errors that end the pass",
-                "keep it unchanged",
-            )
-        case SplitMap() | ParallelMap() | DrawFirst() | DecodeAndCrop() | PyFunctionCache():
-            return stage, apply_map_edit(edit, _map_at(pipeline, stage))
-        case _:
-            return stage, _in_place(edit, pipeline, stage)
-
-
-def _in_place(edit: _OfOneStage, pipeline: Pipeline, stage: int) -> Dataset:
-    """What gives the elements of one stage instead of it."""
-    node = pipeline.stages[stage]
-    match edit:
-        case InlineMap():
-            changed = _inline(pipeline, _map_at(pipeline, stage), stage)
-        case Cache():
-            changed = _cache(pipeline, node, stage, memory_cache)
-        case DiskCache():
-            changed = _cache(pipeline, node, stage, partial(add_disk_cache, pipeline, node, edit))
-        case DropUnused():
-            changed = _drop_unused(pipeline, _map_at(pipeline, stage), stage)
-        case FilterFirst():
-            changed = _filter_first(pipeline, node, stage)
-        case ParallelInterleave():
-            changed = apply_parallel_interleave(pipeline, node, stage)
-        case ReadAhead():
-            changed = apply_read_ahead(pipeline, node, stage, edit)
-        case LessAhead():
-            changed = reduce_prefetching(node)
-        case GeneratorCache():
-            changed = apply_generator_cache(node, edit)
-    return changed
-
-
 def _without_autotune(pipeline: Pipeline) -> Dataset:
     if pipeline.options.autotune.enabled is False:
         raise EditRefused(
@@ -282,9 +234,9 @@ def _prefetch(pipeline: Pipeline) -> Dataset:
     return autotuned_prefetch(pipeline.dataset)
 
 
-def _map_at(pipeline: Pipeline, stage: int) -> Node:
-    node = pipeline.stages[stage]
-    if node.kind != "map" or stage == 0:
+def _map_at(place: StageLocation) -> Node:
+    node = place.node
+    if node.kind != "map" or place.position == 0:
         raise EditRefused(
             f"the edit is for a map, but the stage is {node}",
             "a map at this stage",
@@ -300,19 +252,18 @@ def rebuild_onto(input_dataset: Dataset, nodes: Iterable[Node]) -> Dataset:
     return input_dataset
 
 
-def _cache(
-    pipeline: Pipeline, node: Node, stage: int, keep: Callable[[Dataset], Dataset]
-) -> Dataset:
+def _cache(place: StageLocation, keep: Callable[[Dataset], Dataset]) -> Dataset:
+    pipeline, node = place.pipeline, place.node
     if node.is_memory_cache:
         raise EditRefused(f"{node} is a cache already", "a stage that is not a cache", "keep it")
-    place = find_cache_placement(pipeline, stage)
+    found = find_cache_placement(pipeline, place.position)
     chain = pipeline.stages
     changed = keep(
         rebuild_onto(
-            chain[place.upstream_stage].dataset, (chain[i] for i in place.maps_before_cache)
+            chain[found.upstream_stage].dataset, (chain[i] for i in found.maps_before_cache)
         )
     )
-    return _kept_apart(pipeline, changed, place.stages_after_cache, gone=place.maps_before_cache)
+    return _kept_apart(pipeline, changed, found.stages_after_cache, gone=found.maps_before_cache)
 
 
 def _kept_apart(
@@ -327,8 +278,19 @@ def _kept_apart(
     return below
 
 
-def _drop_unused(pipeline: Pipeline, node: Node, stage: int) -> Dataset:
-    changed = drop_unused_outputs(pipeline, stage)
+def _decode_and_crop(place: StageLocation) -> Dataset:
+    if has_ignored_errors(*place):
+        raise EditRefused(
+            f"errors of stage {place.position} are ignored downstream, and fewer of them would "
+            "occur",
+            "errors that end the pass",
+            "keep it unchanged",
+        )
+    return decode_cropped_part(_map_at(place))
+
+
+def _drop_unused(place: StageLocation) -> Dataset:
+    node, changed = _map_at(place), drop_unused_outputs(*place)
     if changed is None:
         raise EditRefused(
             f"no map before {node} computes anything that {node} ignores and that Uncork can drop",
@@ -339,7 +301,8 @@ def _drop_unused(pipeline: Pipeline, node: Node, stage: int) -> Dataset:
     return changed
 
 
-def _filter_first(pipeline: Pipeline, node: Node, stage: int) -> Dataset:
+def _filter_first(place: StageLocation) -> Dataset:
+    (pipeline, stage), node = place, place.node
     maps, predicate = find_bypassable_maps(pipeline, stage)
     if not maps:
         raise EditRefused(
@@ -359,7 +322,8 @@ def _filter_first(pipeline: Pipeline, node: Node, stage: int) -> Dataset:
     return rebuild_onto(dropped, chain[maps[-1] : stage])
 
 
-def _shuffle_first(pipeline: Pipeline, node: Node, stage: int) -> tuple[int, Dataset]:
+def _shuffle_first(place: StageLocation) -> tuple[int, Dataset]:
+    (pipeline, stage), node = place, place.node
     if node.kind != "shuffle":
         raise EditRefused(f"{node} is not a shuffle", "a shuffle", "choose a shuffle")
     chain, maps = pipeline.stages, find_movable_maps(pipeline, stage)
@@ -375,9 +339,10 @@ def _shuffle_first(pipeline: Pipeline, node: Node, stage: int) -> tuple[int, Dat
     return top, rebuild_onto(chain[maps[0] - 1].dataset, order)
 
 
-def _vectorize(pipeline: Pipeline, node: Node, stage: int) -> tuple[int, Dataset]:
-    place = find_downstream_batch(pipeline, stage)
-    batch = pipeline.stages[place]
+def _vectorize(place: StageLocation) -> tuple[int, Dataset]:
+    (pipeline, stage), node = place, _map_at(place)
+    top = find_downstream_batch(pipeline, stage)
+    batch = pipeline.stages[top]
     stacked = vectorize_map(node, batch)
     if stacked is None:
         raise EditRefused(
@@ -391,19 +356,20 @@ def _vectorize(pipeline: Pipeline, node: Node, stage: int) -> tuple[int, Dataset
             node.dataset, [below], kind_of(node.dataset), _map_func=stacked.unbatched_function
         )
     gone = () if stacked.unbatched_function is not None else (stage,)
-    below = _kept_apart(pipeline, below, range(stage + 1, place), gone=gone)
+    below = _kept_apart(pipeline, below, range(stage + 1, top), gone=gone)
     fields: dict[str, Any] = {"_map_func": stacked.function}
     if is_inlined(node):  # it was for brief calls: those of a batch are others
         fields |= {"_use_inter_op_parallelism": True, "_force_synchronous": False}
     if node.parallelism not in (None, 1):
         # So many elements at once are not so many batches, which all would be in memory.
         fields[PARALLEL_CALLS_FIELD] = tf.constant(tf.data.AUTOTUNE, tf.int64)
-    return place, copy_with_fields(
+    return top, copy_with_fields(
         node.dataset, [rebuild_batch(below, batch)], kind_of(node.dataset), **fields
     )
 
 
-def _inline(pipeline: Pipeline, node: Node, stage: int) -> Dataset:
+def _inline(place: StageLocation) -> Dataset:
+    node = _map_at(place)
     if not can_run_inline(node):
         raise EditRefused(
             f"the thread that reads the elements cannot make the calls of {node} one after "
@@ -413,7 +379,8 @@ def _inline(pipeline: Pipeline, node: Node, stage: int) -> Dataset:
             "keep it unchanged",
         )
     changed = inline_map(node.inputs[0].dataset, node.dataset._map_func, node.dataset)
-    above = find_next_downstream(pipeline.stages, stage)
+    chain = place.pipeline.stages
+    above = find_next_downstream(chain, place.position)
     # TensorFlow fuses a map with the batch above it, and hands each call to a thread again.
-    batched = above is not None and pipeline.stages[above].kind == "batch"
+    batched = above is not None and chain[above].kind == "batch"
     return add_rewrite_barrier(changed) if batched else changed

@@ -14,26 +14,22 @@ from uncork.pipeline.ir.builders import add_rewrite_barrier, file_cache
 from uncork.pipeline.ir.cache_files import create_cache_files
 from uncork.pipeline.ir.node import Node
 from uncork.pipeline.ir.parallel_calls import set_open_parallel_calls
-from uncork.pipeline.ir.tree import Pipeline, read_pipeline, rebuild_tree
+from uncork.pipeline.ir.tree import Pipeline, StageLocation, read_pipeline, rebuild_tree
 
 
-def add_disk_cache(
-    pipeline: Pipeline, node: Node, edit: DiskCache, input_dataset: Dataset
-) -> Dataset:
+def add_disk_cache(place: StageLocation, edit: DiskCache, input_dataset: Dataset) -> Dataset:
     """Cache elements in files; only a placeholder where the edit names no folder.
 
     Args:
-        pipeline: That the edit is applied to, or a branch of it.
-        node: Whose elements are to be kept.
+        place: Of the stage whose elements are to be kept.
         edit: Says where, and how many bytes they take.
         input_dataset: Gives these elements.
 
     Raises:
         EditRefused: Several branches read them, or the folder cannot take them.
     """
-    readers = sum(
-        place.node.dataset is node.dataset for place in pipeline.outermost.stage_locations
-    )
+    node, everywhere = place.node, place.pipeline.outermost.stage_locations
+    readers = sum(each.node.dataset is node.dataset for each in everywhere)
     if readers > 1:
         raise EditRefused(
             f"{readers} branches read {node}, but TensorFlow lets only one of them write a "

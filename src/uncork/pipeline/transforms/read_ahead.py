@@ -21,7 +21,7 @@ from uncork.pipeline.analysis.legality import has_ignored_errors
 from uncork.pipeline.functions.effects import has_variable_reads, is_order_free
 from uncork.pipeline.ir.builders import read_ahead_interleave
 from uncork.pipeline.ir.node import Node
-from uncork.pipeline.ir.tree import Pipeline
+from uncork.pipeline.ir.tree import StageLocation
 
 # At least so many, where nobody knows how many there are.
 _UNKNOWN: Final = 64
@@ -58,14 +58,15 @@ def count_sequential_inputs(node: Node) -> int | None:
     return inputs if inputs > 1 else None
 
 
-def apply_read_ahead(pipeline: Pipeline, node: Node, stage: int, edit: ReadAhead) -> Dataset:
+def apply_read_ahead(place: StageLocation, edit: ReadAhead) -> Dataset:
     """The same elements of one input after the other, while later inputs are read already.
 
     Raises:
         EditRefused: It does not read several inputs one after the other, they must not be read in
             parallel, or errors are ignored.
     """
-    if has_ignored_errors(pipeline, stage):
+    node = place.node
+    if has_ignored_errors(*place):
         raise EditRefused(
             f"errors of {node} are ignored downstream, and in parallel other elements follow "
             "a failing one",

@@ -11,14 +11,7 @@ from uncork.compat.tfdata.dataset_classes import kind_of
 from uncork.compat.tfdata.dataset_ops import Dataset
 from uncork.compat.tfdata.dataset_rebuild import copy_with_fields
 from uncork.core.base.errors import EditRefused
-from uncork.core.edits.pipeline import (
-    DecodeAndCrop,
-    DrawFirst,
-    GeneratorCache,
-    ParallelMap,
-    PyFunctionCache,
-    SplitMap,
-)
+from uncork.core.edits.pipeline import GeneratorCache, PyFunctionCache
 from uncork.core.evidence.stage import AUTOTUNE
 from uncork.measure.machine.probe import usable_cpus
 from uncork.pipeline.analysis.concurrency import (
@@ -43,14 +36,14 @@ from uncork.pipeline.ir.python_functions import (
     python_digest,
     user_generator_of,
 )
-from uncork.pipeline.ir.tree import Pipeline
+from uncork.pipeline.ir.tree import StageLocation
 from uncork.pipeline.transforms.partial_decode import find_partial_decode
 from uncork.pycode.frames.dataset_lines import source_line_fields
 from uncork.pycode.purity.memoized_generator import MemoizedGenerator
 from uncork.pycode.purity.reachability import function_digest
 
 
-def apply_parallel_interleave(pipeline: Pipeline, node: Node, stage: int) -> Dataset:
+def apply_parallel_interleave(place: StageLocation) -> Dataset:
     """A serial interleave as a parallel one, with a thread for each open input.
 
     In parallel, a failing element uses up the turn of its input; in a serial one it does not.
@@ -59,7 +52,8 @@ def apply_parallel_interleave(pipeline: Pipeline, node: Node, stage: int) -> Dat
         EditRefused: It is not an interleave, its inputs depend on their order, or errors are
             ignored.
     """
-    if has_ignored_errors(pipeline, stage):
+    node = place.node
+    if has_ignored_errors(*place):
         raise EditRefused(
             f"errors of {node} are ignored downstream, and in parallel other elements follow "
             "a failing one",
@@ -149,29 +143,12 @@ def apply_generator_cache(node: Node, edit: GeneratorCache) -> Dataset:
     return made
 
 
-MapEdit = SplitMap | ParallelMap | DrawFirst | DecodeAndCrop | PyFunctionCache
-
-
-def apply_map_edit(edit: MapEdit, node: Node) -> Dataset:
-    """The dataset that replaces a map.
+def split_map(node: Node) -> Dataset:
+    """A map as two: first what repeats itself, or is narrow, then the rest.
 
     Raises:
-        EditRefused: The map is not what the edit is for.
+        EditRefused: It has no such part.
     """
-    match edit:
-        case SplitMap():
-            return _split_map(node)
-        case ParallelMap():
-            return _parallel(node)
-        case DrawFirst():
-            return _draw_first(node)
-        case DecodeAndCrop():
-            return _part_decoded(node)
-        case PyFunctionCache():
-            return apply_py_function_cache(node, edit)
-
-
-def _split_map(node: Node) -> Dataset:
     check_not_synchronous(node)
     cut = split_deterministic_prefix(node.functions[0]) or split_narrow_prefix(node.functions[0])
     if cut is None:
@@ -195,7 +172,12 @@ def create_rest_map(node: Node, cut: MapSplit, input_dataset: Dataset) -> Datase
     return copy_with_fields(node.dataset, [input_dataset], kind_of(node.dataset), _map_func=rest)
 
 
-def _draw_first(node: Node) -> Dataset:
+def draw_first(node: Node) -> Dataset:
+    """A map as two: its random draws, in order, then its work in parallel.
+
+    Raises:
+        EditRefused: It has no work apart from its draws, or is parallel.
+    """
     check_not_synchronous(node)
     cut = split_off_draws(node.functions[0]) if node.parallelism == 1 else None
     if cut is None:
@@ -214,7 +196,12 @@ def create_draw_map(node: Node, cut: RandomSplit, input_dataset: Dataset) -> Dat
     return copy_with_fields(node.dataset, [input_dataset], kind_of(node.dataset), _map_func=draws)
 
 
-def _part_decoded(node: Node) -> Dataset:
+def decode_cropped_part(node: Node) -> Dataset:
+    """A map that decodes of each JPEG image only the part that it crops.
+
+    Raises:
+        EditRefused: It crops no image that it, or the map below it, decodes.
+    """
     part = find_partial_decode(node)
     if part is None:
         raise EditRefused(
@@ -242,7 +229,12 @@ def check_not_synchronous(node: Node) -> None:
         )
 
 
-def _parallel(node: Node) -> Dataset:
+def run_map_in_parallel(node: Node) -> Dataset:
+    """A serial map as a parallel one.
+
+    Raises:
+        EditRefused: It is parallel already, or its calls depend on each other.
+    """
     if node.kind != "map" or node.parallelism != 1:
         raise EditRefused(f"{node} is parallel already", "a serial map", "keep it")
     check_not_synchronous(node)
