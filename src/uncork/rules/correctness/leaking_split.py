@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from uncork.core.base.machine import Machine
 from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
+from uncork.rules.base.findings import correctness_finding
 
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
@@ -15,18 +16,14 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     if found is None:
         return
     training, validation = found.split_methods
-    yield Finding(
-        cause="leaking_split",
-        severity="correctness",
-        share=0.0,
-        upper_bound=1.0,
-        at=found.shuffle_at or diagnosis.workload.at,
-        evidence=(
-            f"{validation} validates on elements that {training} trains on: they part what is put "
-            "in another order in each pass"
-        ),
-        remedy=(
-            "reshuffle_each_iteration=False below the split (of list_files, shuffle=False), and "
-            "shuffle what trains above it"
-        ),
+    evidence = (
+        f"{validation} validates on elements that {training} trains on: they part what is put "
+        "in another order in each pass"
+    )
+    remedy = (
+        "reshuffle_each_iteration=False below the split (of list_files, shuffle=False), and "
+        "shuffle what trains above it"
+    )
+    yield correctness_finding(
+        "leaking_split", found.shuffle_at or diagnosis.workload.at, evidence, remedy
     )

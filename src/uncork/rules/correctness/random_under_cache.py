@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from uncork.core.base.machine import Machine
 from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
+from uncork.rules.base.findings import correctness_finding
 
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
@@ -13,15 +14,9 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     del machine
     for stage in diagnosis.stages:
         if stage.has_frozen_randomness:
-            yield Finding(
-                cause="random_under_cache",
-                severity="correctness",
-                share=0.0,
-                upper_bound=1.0,
-                at=stage.at,
-                evidence=(
-                    "something below this cache draws random numbers: they are drawn in the first "
-                    "epoch and come back the same in every later one"
-                ),
-                remedy="cache() before the random part, if every epoch shall see other draws",
+            evidence = (
+                "something below this cache draws random numbers: they are drawn in the first "
+                "epoch and come back the same in every later one"
             )
+            remedy = "cache() before the random part, if every epoch shall see other draws"
+            yield correctness_finding("random_under_cache", stage.at, evidence, remedy)

@@ -8,12 +8,8 @@ from typing import Final
 from uncork.core.base.machine import Machine
 from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.evidence.kernels import KernelGroup
-from uncork.rules.base.thresholds import (
-    MIN_FINDING_SPEEDUP,
-    float64_casts,
-    format_ms,
-    speedup_bound,
-)
+from uncork.rules.base.findings import step_finding
+from uncork.rules.base.thresholds import float64_casts, format_ms, speedup_bound
 
 _BY_HAND: Final = "do it in the pipeline: dataset.map(..., num_parallel_calls=tf.data.AUTOTUNE)"
 _BESIDE: Final = (
@@ -44,23 +40,16 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
         * sum(p.batch_only_share for p in parts)
     )
     upper = speedup_bound(diagnosis.step_s, max(diagnosis.step_s - moved_s, cpu_s / machine.cpus))
-    if upper < MIN_FINDING_SPEEDUP:
-        return
     most = max(parts, key=lambda p: p.batch_only_share)
     at = most.batch_only_at or most.at or diagnosis.workload.at
-    yield Finding(
-        cause="augmentation_in_model",
-        share=1 - 1 / upper,
-        upper_bound=upper,
-        at=at,
-        evidence=(
-            f"{format_ms(moved_s)} of a {format_ms(diagnosis.step_s)} step depend on the batch "
-            "alone, most of it "
-            f"{_named(most)}, while {cpu_s / diagnosis.step_s:.1f} of "
-            f"{machine.cpus:g} cores are busy"
-        ),
-        remedy=_BESIDE if diagnosis.workload.preprocessing_layers else _BY_HAND,
+    evidence = (
+        f"{format_ms(moved_s)} of a {format_ms(diagnosis.step_s)} step depend on the batch "
+        "alone, most of it "
+        f"{_named(most)}, while {cpu_s / diagnosis.step_s:.1f} of "
+        f"{machine.cpus:g} cores are busy"
     )
+    remedy = _BESIDE if diagnosis.workload.preprocessing_layers else _BY_HAND
+    yield from step_finding(diagnosis, "augmentation_in_model", upper, at, evidence, remedy)
 
 
 def _named(part: KernelGroup) -> str:

@@ -8,7 +8,7 @@ from typing import Final
 from uncork.core.base.machine import Machine
 from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.documents.workload import Workload
-from uncork.rules.base.thresholds import host_findings
+from uncork.rules.base.findings import host_finding
 
 # How it is told that the step has no function.
 _IN_LOOP: Final = "it stands in the loop itself"
@@ -24,16 +24,12 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     work = diagnosis.workload
     if not work.is_eager_step or work.is_fit_in_loop:
         return
-    yield from host_findings(
-        diagnosis,
-        "eager_step",
-        work.step_setup_at or work.at,
-        evidence=(
-            "the step runs eagerly, op by op: {lost} of {step} are lost to Python between "
-            "TensorFlow's ops and to their dispatch"
-        ),
-        remedy=_remedy(work),
+    evidence = (
+        "the step runs eagerly, op by op: {lost} of {step} are lost to Python between "
+        "TensorFlow's ops and to their dispatch"
     )
+    at = work.step_setup_at or work.at
+    yield from host_finding(diagnosis, "eager_step", at, evidence, _remedy(work))
 
 
 def _remedy(work: Workload) -> str:

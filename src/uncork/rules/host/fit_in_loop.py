@@ -6,12 +6,8 @@ from collections.abc import Iterator
 
 from uncork.core.base.machine import Machine
 from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
-from uncork.rules.base.thresholds import (
-    MIN_FINDING_SPEEDUP,
-    format_ms,
-    host_findings,
-    speedup_bound,
-)
+from uncork.rules.base.findings import host_finding
+from uncork.rules.base.thresholds import MIN_FINDING_SPEEDUP, format_ms, speedup_bound
 
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
@@ -21,16 +17,12 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     if not work.is_fit_in_loop:
         yield from _answering(diagnosis)
         return
-    yield from host_findings(
-        diagnosis,
-        "fit_in_loop",
-        work.at,
-        evidence=(
-            "fit is called again and again for a few steps: {lost} of {step} a step are its "
-            "start and end"
-        ),
-        remedy="one fit over a dataset of all batches, or train_on_batch in a loop of your own",
+    evidence = (
+        "fit is called again and again for a few steps: {lost} of {step} a step are its "
+        "start and end"
     )
+    remedy = "one fit over a dataset of all batches, or train_on_batch in a loop of your own"
+    yield from host_finding(diagnosis, "fit_in_loop", work.at, evidence, remedy)
 
 
 def _answering(diagnosis: WorkloadDiagnosis) -> Iterator[Finding]:

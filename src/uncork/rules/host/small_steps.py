@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from uncork.core.base.machine import Machine
 from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.documents.workload import Workload
-from uncork.rules.base.thresholds import host_findings, input_share
+from uncork.rules.base.findings import host_finding
+from uncork.rules.base.thresholds import input_share
 
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
@@ -16,15 +17,13 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     work = diagnosis.workload
     if work.is_eager_step or work.is_fit_in_loop:
         return
-    yield from host_findings(
+    yield from host_finding(
         diagnosis,
         "small_steps",
         work.step_call_at or work.at,
-        evidence=(
-            "{lost} of a {step} step pass between the steps: Python, Keras's bookkeeping, reading "
-            "the logs"
-        ),
-        remedy=_remedy(work),
+        "{lost} of a {step} step pass between the steps: Python, Keras's bookkeeping, reading "
+        "the logs",
+        _remedy(work),
         fetched_share=_fetched(diagnosis),
         explained_share=diagnosis.retracing_share,
     )

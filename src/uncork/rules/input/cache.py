@@ -13,12 +13,12 @@ from uncork.core.costmodel.cache_candidates import cacheable_forms, is_cache_fil
 from uncork.core.costmodel.step_cost import predict_gain, stages_worth_vectorizing
 from uncork.core.documents.diagnosis import Cause, Finding, WorkloadDiagnosis
 from uncork.core.evidence.stage import Stage
+from uncork.rules.base.findings import input_finding, waits_for_input
 from uncork.rules.base.thresholds import (
     MIN_FINDING_SPEEDUP,
     format_ms,
     input_share,
     speedup_bound,
-    speedup_interval,
     stage_label,
 )
 
@@ -28,7 +28,7 @@ MAX_MEMORY_SHARE = 0.5
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     """At most one finding: the cache that would win most among those that fit."""
-    if diagnosis.workload.min_passes < 2 or input_share(diagnosis) <= 1 - 1 / MIN_FINDING_SPEEDUP:
+    if diagnosis.workload.min_passes < 2 or not waits_for_input(diagnosis):
         return
     found = attribute_costs(diagnosis, machine.cpus)
     # What is expensive only because it is done piece by piece is not a cache's to spare: what
@@ -45,8 +45,7 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     upper = speedup_bound(diagnosis.step_s, costs.with_cached_stage(best).step_s()) / predict_gain(
         found, costs
     )
-    if upper >= MIN_FINDING_SPEEDUP:
-        yield _finding(diagnosis, best, upper)
+    yield from _finding(diagnosis, best, upper)
 
 
 def _on_the_way(one: Stage, other: Stage) -> bool:
@@ -55,19 +54,14 @@ def _on_the_way(one: Stage, other: Stage) -> bool:
     return above.first_index <= below.index
 
 
-def _finding(diagnosis: WorkloadDiagnosis, stage: Stage, upper: float) -> Finding:
+def _finding(diagnosis: WorkloadDiagnosis, stage: Stage, upper: float) -> Iterator[Finding]:
     there = next((s for s in diagnosis.stages if s.kind == "cache" and _on_the_way(s, stage)), None)
     cause, evidence, remedy = _told(stage, there)
     if diagnosis.workload.is_dataset_recreated:
         remedy += "; make that dataset once, before the loop over epochs"
-    return Finding(
-        cause=cause,
-        share=input_share(diagnosis),
-        upper_bound=upper,
-        upper_bound_interval=speedup_interval(diagnosis, "input", upper),
-        at=there.at if there else stage.at,
-        evidence=evidence,
-        remedy=remedy,
+    at = there.at if there else stage.at
+    return input_finding(
+        diagnosis, cause, upper, at, evidence, remedy, share=input_share(diagnosis)
     )
 
 

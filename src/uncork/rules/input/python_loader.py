@@ -10,12 +10,12 @@ from uncork.core.costmodel.attribution import attribute_costs
 from uncork.core.costmodel.step_cost import predict_gain
 from uncork.core.documents.diagnosis import Cause, Finding, WorkloadDiagnosis
 from uncork.core.evidence.stage import BATCH_LOADERS, Stage
+from uncork.rules.base.findings import input_finding
 from uncork.rules.base.thresholds import (
     MIN_FINDING_SPEEDUP,
     format_ms,
     input_share,
     speedup_bound,
-    speedup_interval,
     stage_label,
 )
 from uncork.rules.input.cache import MAX_MEMORY_SHARE
@@ -61,25 +61,21 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     elif slowest.kind not in BATCH_LOADERS:  # other stages may be as slow
         costs = attribute_costs(diagnosis, machine.cpus)
         upper = min(upper, predict_gain(costs, costs.without_stages([slowest.index])))
-    if upper < MIN_FINDING_SPEEDUP or wall_s < (1 - 1 / MIN_FINDING_SPEEDUP) * diagnosis.step_s:
+    if wall_s < (1 - 1 / MIN_FINDING_SPEEDUP) * diagnosis.step_s:
         return
     if _labels_s(diagnosis, slowest) > wall_s / 2:
         return  # what takes the time is not Python, but zeros
     cause: Cause = "py_function" if slowest.kind == "map" else "python_loader"
     kept = _may_keep(diagnosis, slowest)
     serially = ", one call at a time under the interpreter's lock"
-    yield Finding(
-        cause=cause,
-        share=min(input_share(diagnosis), 1 - 1 / upper),
-        upper_bound=upper,
-        upper_bound_interval=speedup_interval(diagnosis, "input", upper),
-        at=slowest.python_code_at or slowest.at,
-        evidence=(
-            f"{stage_label(slowest)} runs Python for {format_ms(wall_s)} a step"
-            f"{serially if slowest.parallelism in (None, 1) else ''}; a step takes "
-            f"{format_ms(diagnosis.step_s)}"
-        ),
-        remedy=_in_ops(slowest, kept) if cause == "py_function" else _remedy(slowest, kept),
+    evidence = (
+        f"{stage_label(slowest)} runs Python for {format_ms(wall_s)} a step"
+        f"{serially if slowest.parallelism in (None, 1) else ''}; a step takes "
+        f"{format_ms(diagnosis.step_s)}"
+    )
+    remedy = _in_ops(slowest, kept) if cause == "py_function" else _remedy(slowest, kept)
+    yield from input_finding(
+        diagnosis, cause, upper, slowest.python_code_at or slowest.at, evidence, remedy
     )
 
 

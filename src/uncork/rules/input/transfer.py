@@ -15,7 +15,8 @@ from uncork.core.costmodel.transfer_time import (
 from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.evidence.model import Transfer
 from uncork.core.evidence.stage import Stage
-from uncork.rules.base.thresholds import MIN_FINDING_SPEEDUP, format_ms, speedup_bound
+from uncork.rules.base.findings import step_finding
+from uncork.rules.base.thresholds import format_ms, speedup_bound
 
 _BYTES: Final = "send whole numbers of a byte, and make floats of them in the model (Rescaling)"
 _IN_STEP: Final = (
@@ -41,22 +42,15 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
         return
     spared = find_transfer_saving(transfer, diagnosis.stages)
     upper = _upper(diagnosis, transfer, spared or TransferSaving(share=1.0), machine.cpus)
-    if upper < MIN_FINDING_SPEEDUP:
-        return
     source = next((s for s in diagnosis.stages if s.step_offload and s.kind != "map"), None)
     by = spared.widening_map if spared else source
     least = f"; as bytes {_least(transfer, spared) / 1e6:,.1f} MB" if spared else ""
-    yield Finding(
-        cause="transfer",
-        share=1 - 1 / upper,
-        upper_bound=upper,
-        at=(by.at if by else None) or diagnosis.workload.at,
-        evidence=(
-            f"{transfer.batch_bytes / 1e6:,.1f} MB a step, sent to {transfer.device} in "
-            f"{format_ms(transfer.wall_s)} of {format_ms(diagnosis.step_s)}{least}"
-        ),
-        remedy=_remedy(diagnosis, by, narrow=spared is None),
+    evidence = (
+        f"{transfer.batch_bytes / 1e6:,.1f} MB a step, sent to {transfer.device} in "
+        f"{format_ms(transfer.wall_s)} of {format_ms(diagnosis.step_s)}{least}"
     )
+    remedy = _remedy(diagnosis, by, narrow=spared is None)
+    yield from step_finding(diagnosis, "transfer", upper, by.at if by else None, evidence, remedy)
 
 
 def _upper(

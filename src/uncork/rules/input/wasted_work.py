@@ -14,14 +14,8 @@ from uncork.core.costmodel.stage_cost import unused_outputs_cpu_s
 from uncork.core.costmodel.step_cost import StepCosts, pass_rate, predict_gain
 from uncork.core.documents.diagnosis import Cause, Finding, WorkloadDiagnosis
 from uncork.core.evidence.stage_graph import consecutive_stages, find_cropping_maps
-from uncork.rules.base.thresholds import (
-    MIN_FINDING_SPEEDUP,
-    format_ms,
-    input_share,
-    speedup_bound,
-    speedup_interval,
-    stage_label,
-)
+from uncork.rules.base.findings import costs_bound, input_finding, waits_for_input
+from uncork.rules.base.thresholds import format_ms, stage_label
 
 _EARLY_FILTER: Final = "drop elements before the expensive maps, as soon as what decides is known"
 _EARLY_SHARD: Final = (
@@ -34,7 +28,7 @@ _SHARE: Final = 0.5
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     """One finding for each stage that drops what was expensive, ignores it, or makes it again."""
-    if input_share(diagnosis) <= 1 - 1 / MIN_FINDING_SPEEDUP:
+    if not waits_for_input(diagnosis):
         return
     costs = attribute_costs(diagnosis, machine.cpus)
     yield from _dropped(diagnosis, costs)
@@ -123,15 +117,6 @@ def _finding(
     remedy: str,
     cause: Cause = "wasted_work",
 ) -> Iterator[Finding]:
-    upper = speedup_bound(diagnosis.step_s, spared.step_s())
-    if predict_gain(costs, spared) < MIN_FINDING_SPEEDUP or upper < MIN_FINDING_SPEEDUP:
-        return
-    yield Finding(
-        cause=cause,
-        share=min(input_share(diagnosis), 1 - 1 / upper),
-        upper_bound=upper,
-        upper_bound_interval=speedup_interval(diagnosis, "input", upper),
-        at=at,
-        evidence=f"{what} takes {format_ms(costs.cpu_s() - spared.cpu_s())} of CPU a step",
-        remedy=remedy,
-    )
+    upper = costs_bound(diagnosis, costs, spared)
+    evidence = f"{what} takes {format_ms(costs.cpu_s() - spared.cpu_s())} of CPU a step"
+    yield from input_finding(diagnosis, cause, upper, at, evidence, remedy)
