@@ -68,70 +68,70 @@ from uncork.core.edits.step import (
 
 GUARANTEE_TEXTS: Final[dict[Guarantee, str]] = {
     "exact": "same elements, same order, same weights, bit for bit",
-    "rounding": "same mathematics, other rounding",
-    "resampled": "same distribution, other random draws",
-    "precision": "another precision inside, same training to the noise",
-    "training": "another training, with your consent: no worse on samples laid aside",
+    "rounding": "same mathematics, different rounding",
+    "resampled": "same distribution, different random numbers",
+    "precision": "different precision inside, same training within its noise",
+    "training": "a different training, opt-in: no worse on held-out samples",
 }
 
 EDIT_TEXTS: Final[dict[type[Edit], str]] = {
-    SplitMap: "split the map at stage {stage}: first what repeats itself, then the rest",
-    Cache: "keep the elements after stage {stage} in memory",
-    DiskCache: "keep the elements after stage {stage} in files in {folder}",
-    DropUnused: "make below stage {stage} only what it looks at",
-    DecodeAndCrop: "decode at stage {stage} only what is cropped from each JPEG image",
-    FilterFirst: "drop elements at stage {stage} before the maps below it, not after",
-    ShuffleFirst: "shuffle at stage {stage} before the maps below it, not after",
-    VectorizeMap: "call the map at stage {stage} once for a whole batch",
-    ParallelMap: "run the map at stage {stage} on several elements at once, order kept",
-    DrawFirst: "draw what the map at stage {stage} goes by, then do its work on several elements",
-    InlineMap: "run the map at stage {stage} in the thread that asks for its elements",
-    ParallelInterleave: "read the inputs of stage {stage} side by side, order kept",
+    SplitMap: "split the map at stage {stage} into its deterministic part and the rest",
+    Cache: "cache the elements after stage {stage} in memory",
+    DiskCache: "cache the elements after stage {stage} in files in {folder}",
+    DropUnused: "compute upstream of stage {stage} only what it uses",
+    DecodeAndCrop: "decode at stage {stage} only the crop of each JPEG image",
+    FilterFirst: "drop elements at stage {stage} before the maps upstream of it, not after them",
+    ShuffleFirst: "shuffle at stage {stage} before the maps upstream of it, not after them",
+    VectorizeMap: "vectorize the map at stage {stage} over a whole batch",
+    ParallelMap: "run the map at stage {stage} in parallel, in the same order",
+    DrawFirst: (
+        "sample the random numbers of the map at stage {stage} first, then do its work in parallel"
+    ),
+    InlineMap: "run the map at stage {stage} in the thread that requests its elements",
+    ParallelInterleave: "read the inputs of stage {stage} in parallel, in the same order",
     ReadAhead: (
-        "read {readers} inputs of stage {stage} side by side, and hold "
-        "{elements_per_reader} of each"
+        "read {readers} inputs of stage {stage} in parallel, and buffer {elements_per_reader} "
+        "elements of each"
     ),
-    LessAhead: "leave to TensorFlow how much stage {stage} prepares ahead",
-    Prefetch: "prepare batches while the device works on the one before",
-    Rebatch: "put {batch_multiplier} batches together at the end, to {batch_size} samples",
-    GatherLast: "let numbers of rows go through the pipeline, and gather the rows at its end",
+    LessAhead: "let TensorFlow choose how much stage {stage} prefetches",
+    Prefetch: "prepare batches while the device works on the previous one",
+    Rebatch: "combine {batch_multiplier} batches at the end, to {batch_size} samples",
+    GatherLast: "pass row indices through the pipeline, and gather the rows at its end",
     AutotuneOff: "run without tf.data's autotuner",
-    PyFunctionCache: "call the Python code of the map at stage {stage} once for each element",
-    GeneratorCache: "run the generator at stage {stage} once and keep in memory what it yields",
-    GeneratorChunks: (
-        "take {max_elements} elements at a time over from the generator at stage {stage}"
+    PyFunctionCache: "call the Python code of the map at stage {stage} only once for each element",
+    GeneratorCache: "run the generator at stage {stage} once, and cache what it yields in memory",
+    GeneratorChunks: "take {max_elements} elements at a time from the generator at stage {stage}",
+    ArrayFeed: (
+        "slice the batches of the arrays in the thread that reads them, without the autotuner"
     ),
-    ArrayFeed: "cut the batches of the arrays in the thread that reads them, without the autotuner",
-    LoaderCache: "make each batch once and keep it in memory",
-    LoaderProcesses: "let {processes} processes make the batches, handed over in their order",
-    LoaderWorkers: "let {workers} threads make the batches, handed over in their order",
+    LoaderCache: "create each batch once, and cache it in memory",
+    LoaderProcesses: "create the batches in {processes} processes, in the same order",
+    LoaderWorkers: "create the batches in {workers} threads, in the same order",
     TfFunction: "run the training step as a tf.function",
-    TensorArguments: "hand {argument_names} to the training step as tensors",
-    ArrayArguments: (
-        "copy {argument_names} into a tensor only where it holds other numbers than before"
-    ),
-    ReduceRetracing: "trace the training step for all shapes at once",
-    ReuseIterator: "let fit, evaluate and predict read arrays through an iterator that is kept",
+    TensorArguments: "pass {argument_names} to the training step as tensors",
+    ArrayArguments: "copy {argument_names} into a tensor only if its values have changed",
+    ReduceRetracing: "trace the training step once for all shapes",
+    ReuseIterator: "let fit, evaluate and predict read arrays through a reused iterator",
     LayersInInput: "run {layer_names} in the input pipeline, not in the training step",
-    MapOnDevice: "do the last maps of the input pipeline in the training step, on its device",
-    PadArguments: "fill arguments of the training step up, to lengths of multiples of {multiple}",
-    PadLengths: "fill batches up, so that their lengths are multiples of {multiple}",
+    MapOnDevice: "run the last maps of the input pipeline in the training step, on its device",
+    PadArguments: "pad arguments of the training step to lengths that are multiples of {multiple}",
+    PadLengths: "pad batches to lengths that are multiples of {multiple}",
     StepsPerExecution: "run {steps} training steps for each call from Python",
     LargerBatch: (
-        "train on {batch_multiplier} batches in one, the learning rate times "
-        "{learning_rate_multiplier:.3g}"
+        "train on {batch_multiplier} batches in one, with {learning_rate_multiplier:.3g} times the "
+        "learning rate"
     ),
-    FlatUpdates: "update all small weights as one vector, by the optimizer's own update",
-    MicroBatches: "go through each batch in parts, and update once",
-    RecomputeActivations: "run the model again for the backward pass, in {segments} segments",
-    FusedUpdates: "update each weight by one kernel of TensorFlow's",
-    RowUpdates: "read and update only those rows of tables that a batch looks up",
-    VectorizedMapFn: "run tf.map_fn over all elements at once",
+    FlatUpdates: "update all small weights as one vector, with the optimizer's own update",
+    MicroBatches: "split each batch into micro-batches, and update once",
+    RecomputeActivations: "recompute activations in the backward pass, in {segments} segments",
+    FusedUpdates: "update each weight with one TensorFlow kernel",
+    RowUpdates: "read and update only the table rows that a batch looks up",
+    VectorizedMapFn: "vectorize tf.map_fn over all elements",
     JitCompile: "compile the training step with XLA",
     JitCompileOff: "run the training step without XLA",
-    AsyncCheckpoint: "write checkpoints in a thread, from copies, while the training goes on",
+    AsyncCheckpoint: "write checkpoints asynchronously, from copies, while the training continues",
     IntraOpThreads: "run each kernel on at most {threads} thread(s)",
-    KeepFreedMemory: "keep memory that is freed, and hand it out again",
+    KeepFreedMemory: "keep freed memory, and reuse it",
     KerasBackend: "run on Keras's {backend} backend",
     DtypePolicy: "compute in {policy}",
     ValidationInput: "for the validation data: {parts}",
@@ -149,12 +149,14 @@ def describe_edit(edit: Edit) -> str:
         parts = "; ".join(map(describe_edit, edit.edits))
         return EDIT_TEXTS[ValidationInput].format(parts=parts)
     values = msgspec.structs.asdict(edit)
-    said = EDIT_TEXTS[type(edit)].format_map({name: _said(value) for name, value in values.items()})
-    kept = _said(edit.float32_layers) if isinstance(edit, DtypePolicy) else ""
-    return f"{said}, but not in {kept}" if kept else said
+    text = EDIT_TEXTS[type(edit)].format_map(
+        {name: _shortened(value) for name, value in values.items()}
+    )
+    float32_layers = _shortened(edit.float32_layers) if isinstance(edit, DtypePolicy) else ""
+    return f"{text}, but not in {float32_layers}" if float32_layers else text
 
 
-def _said(value: object) -> object:
+def _shortened(value: object) -> object:
     """Names as a list; of many the first, and how many more."""
     if not isinstance(value, tuple):
         return value

@@ -1,4 +1,4 @@
-"""What all rules share: when a brake is worth naming, and how its cost is told."""
+"""What all rules share: when a bottleneck is worth naming, and how its cost is described."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def resident_step_s(diagnosis: WorkloadDiagnosis) -> float:
 
 
 def is_surely_faster(comparison: Comparison) -> bool:
-    """The whole interval tells of a gain, and of one that is no trifle.
+    """The whole interval shows a gain, and one that is not negligible.
 
     Example:
         >>> from uncork.core.base.measurement import compare

@@ -10,9 +10,9 @@ from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
 from uncork.rules.base.findings import step_finding
 from uncork.rules.base.thresholds import format_ms
 
-_BY_TUNE: Final = "read and update these rows alone ('uncork tune' tries it: row_updates)"
+_BY_TUNE: Final = "read and update only these rows ('uncork tune' tries it: row_updates)"
 _BY_HAND: Final = (
-    "an update of these rows alone: SGD or a row-wise optimizer for the table, or a smaller table"
+    "update only these rows, with SGD or a row-wise optimizer for the table; or use a smaller table"
 )
 
 
@@ -27,9 +27,8 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     upper = diagnosis.speedup_without_kernels(spared)
     largest = max(parts, key=lambda p: p.share)
     evidence = (
-        f"{format_ms(diagnosis.step_s * (1 - 1 / upper))} of a {format_ms(diagnosis.step_s)} "
-        "step are passes "
-        f"over whole tables: a batch looks up {largest.max_used_rows:,} of "
+        f"{format_ms(diagnosis.step_s * (1 - 1 / upper))} of a {format_ms(diagnosis.step_s)} step "
+        f"go to passes over whole tables: a batch looks up {largest.max_used_rows:,} of "
         f"{largest.table_rows:,} rows"
     )
     remedy = _BY_TUNE if work.row_update_table_count else _BY_HAND

@@ -21,11 +21,10 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     low = ", ".join(policies) or "mixed precision"
     device = machine.devices[0] if machine.devices else machine.cpu_model
     evidence = (
-        f"{format_ms(share * diagnosis.step_s)} of a {format_ms(diagnosis.step_s)} step are "
-        f"kernels in {low} "
-        f"on {device}; in float32 they ran {full.ratio:.2f}x as fast"
+        f"{format_ms(share * diagnosis.step_s)} of a {format_ms(diagnosis.step_s)} step go to "
+        f"kernels in {low} on {device}; in float32 they ran {full.ratio:.2f}x as fast"
     )
-    remedy = f"without {low}, or only where the device has fast kernels for it"
+    remedy = f"train without {low}, or use it only on a device with fast kernels for it"
     at = diagnosis.workload.dtype_policy_at
     yield from step_finding(
         diagnosis, "low_precision_harmful", upper, at, evidence, remedy, comparison=full

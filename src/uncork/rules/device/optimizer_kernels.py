@@ -35,18 +35,17 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
             if is_surely_faster(at_once)
             else 1.0
         )
-        tried = f"; with all of them updated at once the step ran {at_once.ratio:.2f}x as fast"
+        tried = f"; with one vectorized update the step ran {at_once.ratio:.2f}x as fast"
     if not calls:
         return
     at = work.step_setup_at or next((p.at for p in parts if p.at), None)
     evidence = (
-        f"{format_ms(share * step_s)} of a {format_ms(diagnosis.step_s)} step pass in "
-        f"{calls:.0f} kernels of "
-        f"the optimizer, {share * step_s / calls * 1e6:.1f} µs each: to start one takes longer "
-        f"than to compute it{tried}"
+        f"{format_ms(share * step_s)} of a {format_ms(diagnosis.step_s)} step go to {calls:.0f} "
+        f"kernels of the optimizer, {share * step_s / calls * 1e6:.1f} µs each: to start such a "
+        f"kernel takes longer than to compute it{tried}"
     )
     remedy = (
-        "update all small weights as one vector ('uncork tune' tries it), or stack those of "
+        "update all small weights as one vector ('uncork tune' tries it), or stack the weights of "
         "equal layers"
         if work.kind == "fit"
         else "stack the weights of equal layers, or update all small ones as one vector"

@@ -24,17 +24,14 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     filling = [s.at for s in diagnosis.stages if s.kind in _FILLING and s.at]
     share = diagnosis.breakdown.get("step", 0.0)
     evidence = (
-        f"rows of {padded.max_length:,} numbers are filled up with zeros, from "
-        f"{padded.mean_length:.0f} "
-        f"on average; put together by length they have {padded.bucketed_mean_length:.0f}, and "
-        "on rows of "
-        f"that the step itself, {format_ms(share * diagnosis.step_s)}, ran "
-        f"{faster.ratio:.2f}x as "
-        "fast"
+        f"rows are padded with zeros to {padded.max_length:,} numbers, from "
+        f"{padded.mean_length:.0f} on average; grouped by length, they have "
+        f"{padded.bucketed_mean_length:.0f}, and on such rows the step itself, "
+        f"{format_ms(share * diagnosis.step_s)}, ran {faster.ratio:.2f}x as fast"
     )
     remedy = (
-        "batches of like length: bucket_by_sequence_length, each filled up to its longest "
-        "(other rows share a batch then: another order)"
+        "batch rows of similar length: bucket_by_sequence_length, each batch padded to its longest "
+        "row (this changes the order of the rows)"
     )
     at = filling[-1] if filling else padded.at
     yield from step_finding(diagnosis, "padding", upper, at, evidence, remedy, comparison=faster)

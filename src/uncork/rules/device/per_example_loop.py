@@ -30,11 +30,11 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     calls = sum(p.calls_per_step for p in parts)
     at = next((p.at for p in parts if p.phase == "forward" and p.at), None)
     evidence = (
-        f"{format_ms(lost_s)} of a {format_ms(diagnosis.step_s)} step pass in a loop of "
-        f"{examples} rounds, "
-        f"one for each example of the batch, and in its gradient: {calls:.0f} small kernels"
+        f"{format_ms(lost_s)} of a {format_ms(diagnosis.step_s)} step go to a loop of {examples} "
+        f"iterations, one for each example of the batch, and to its gradient: {calls:.0f} small "
+        "kernels"
     )
-    remedy = "the same on all examples at once, masked where their lengths differ"
+    remedy = "vectorize the loop over all examples, with a mask where their lengths differ"
     yield from step_finding(diagnosis, "per_example_loop", upper, at, evidence, remedy)
 
 

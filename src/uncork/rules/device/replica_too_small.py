@@ -27,12 +27,12 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     each = (work.batch_size or 0) // work.replicas
     evidence = (
         f"a step of {work.replicas} replicas with {each} samples each is mostly overhead: with "
-        f"{larger.batch_multiplier} times as many it trains {larger.speedup.ratio:.2g}x as "
-        "many a second"
+        f"{larger.batch_multiplier} times as many, it trains {larger.speedup.ratio:.2g}x as many "
+        "samples a second"
     )
     remedy = (
-        "a larger global batch, and the learning rate with it (another training: compare what "
-        "it reaches); or one device"
+        "use a larger global batch with a larger learning rate (this changes the training: compare "
+        "the accuracy), or use one device"
     )
     yield from step_finding(
         diagnosis, "replica_too_small", upper, batches[-1] if batches else work.at, evidence, remedy

@@ -12,18 +12,18 @@ from uncork.rules.base.findings import step_finding
 from uncork.rules.base.thresholds import format_ms
 
 # Kind of kernel, what is wrong with it on a CPU, and what to do.
-_WALKS: Final = "walks along its axis on one core, number by number"
+_WALKS: Final = "runs along its axis on one core, one number at a time"
 _SUMS: Final = (
     _WALKS,
-    "a product with a triangular matrix of ones where the axis is short",
+    "multiply by a triangular matrix of ones, if the axis is short",
 )
 _SCANS: Final = (
     _WALKS,
-    "keras.ops.associative_scan, which does the same for halves at a time",
+    "use keras.ops.associative_scan, which computes halves in parallel",
 )
 _GROUPED: Final = (
-    "is of a grouped convolution, which Keras compiles apart with XLA on a CPU",
-    "split the channels, and convolve each group by itself",
+    "belongs to a grouped convolution, which Keras compiles separately with XLA on a CPU",
+    "split the channels, and convolve each group separately",
 )
 
 
@@ -39,9 +39,8 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
         upper = diagnosis.speedup_without_kernels(sum(p.share for p in parts))
         at = next((p.at for p in parts if p.phase == "forward" and p.at), parts[0].at)
         evidence = (
-            f"{format_ms(diagnosis.step_s * (1 - 1 / upper))} of a "
-            f"{format_ms(diagnosis.step_s)} step: "
-            f"{parts[0].main_kernel} of {parts[0].layer or 'the step'} {why}"
+            f"{format_ms(diagnosis.step_s * (1 - 1 / upper))} of a {format_ms(diagnosis.step_s)} "
+            f"step: {parts[0].main_kernel} of {parts[0].layer or 'the step'} {why}"
         )
         yield from step_finding(diagnosis, "slow_kernel", upper, at, evidence, remedy)
 

@@ -18,10 +18,10 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
         yield from _answering(diagnosis)
         return
     evidence = (
-        "fit is called again and again for a few steps: {lost} of {step} a step are its "
-        "start and end"
+        "the script calls fit repeatedly, for a few steps each: start and end of fit take {lost} "
+        "of {step} a step"
     )
-    remedy = "one fit over a dataset of all batches, or train_on_batch in a loop of your own"
+    remedy = "call fit once on a dataset of all batches, or use train_on_batch in your own loop"
     yield from host_finding(diagnosis, "fit_in_loop", work.at, evidence, remedy)
 
 
@@ -40,10 +40,9 @@ def _answering(diagnosis: WorkloadDiagnosis) -> Iterator[Finding]:
         upper_bound=upper,
         at=found.at or diagnosis.workload.at,
         evidence=(
-            f"Keras's predict or evaluate is called {found.calls_per_step:.2g} times a step, and "
-            "makes a "
-            f"pipeline each time: {format_ms(share * diagnosis.step_s)} of "
-            f"{format_ms(diagnosis.step_s)} a step"
+            f"the loop calls Keras's predict or evaluate {found.calls_per_step:.2g} times a step, "
+            f"and each call creates a pipeline: {format_ms(share * diagnosis.step_s)} of a "
+            f"{format_ms(diagnosis.step_s)} step"
         ),
-        remedy="predict_on_batch and test_on_batch, or a tf.function of your own",
+        remedy="use predict_on_batch and test_on_batch, or your own tf.function",
     )

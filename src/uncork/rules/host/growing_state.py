@@ -20,13 +20,12 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     mean_s = grows.first_step_s + grows.added_s_per_step * steps / 2
     upper = speedup_bound(mean_s, grows.first_step_s)
     evidence = (
-        f"{grows.name} grows by {grows.bytes_per_step / 1e6:.2g} MB a step, and each step is "
-        f"{grows.added_s_per_step * 1e6:.2g} µs longer than the one before: the last of "
-        f"{steps:,} would "
-        f"take {format_ms(grows.first_step_s + grows.added_s_per_step * steps)}, the first "
+        f"{grows.name} grows by {grows.bytes_per_step / 1e6:.2g} MB a step, and each step takes "
+        f"{grows.added_s_per_step * 1e6:.2g} µs longer than the one before: the last of {steps:,} "
+        f"would take {format_ms(grows.first_step_s + grows.added_s_per_step * steps)}, the first "
         f"takes {format_ms(grows.first_step_s)}"
     )
-    remedy = "keep what is needed in the end only, or write it to rows that are there already"
+    remedy = "keep only what you need at the end, or write into preallocated rows"
     yield from step_finding(
         diagnosis, "growing_state", upper, grows.at or work.step_setup_at, evidence, remedy
     )

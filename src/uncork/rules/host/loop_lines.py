@@ -20,13 +20,13 @@ _CAUSES: Final[dict[LoopWork, Cause]] = {
     "function": "callbacks",
 }
 _REMEDIES: Final[dict[Cause, str]] = {
-    "metrics_every_step": "update metrics inside the compiled step, read them once an epoch",
-    "validation_setup": "validate by a tf.function of your own, on data that stays in place",
+    "metrics_every_step": "update metrics inside the compiled step, and read them once an epoch",
+    "validation_setup": "validate with your own tf.function, on data that stays in memory",
     "callbacks": (
         "if it only reports, do it once an epoch, or every few hundred batches; if it is part of "
-        "the training, put it into the compiled step"
+        "the training, move it into the compiled step"
     ),
-    "growing_state": "append to a list, and put its elements together after the training",
+    "growing_state": "append to a list, and concatenate its elements after the training",
 }
 
 
@@ -47,9 +47,8 @@ def _finding(
     longest = lines[0]
     where = " and ".join(f"line {each.at.rpartition(':')[2]}" for each in lines[:2])
     evidence = (
-        f"{format_ms((1 - 1 / upper) * diagnosis.step_s)} of a {format_ms(diagnosis.step_s)} "
-        "step pass in "
-        f"{where} of the loop, beside its step"
+        f"{format_ms((1 - 1 / upper) * diagnosis.step_s)} of a {format_ms(diagnosis.step_s)} step "
+        f"go to {where} of the loop, outside the training step"
     )
     return step_finding(
         diagnosis, cause, upper, longest.function_at or longest.at, evidence, _REMEDIES[cause]

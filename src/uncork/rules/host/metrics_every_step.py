@@ -31,13 +31,12 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
         upper = min(upper, diagnosis.speedup_without_kernels(min(1.0, _EXPLAINED * seen)))
     share = diagnosis.breakdown.get("step", 0.0)
     evidence = (
-        "without the metrics of compile the step itself, "
-        f"{format_ms(share * diagnosis.step_s)}, ran "
-        f"{without.ratio:.2f}x as fast"
+        f"without the metrics of compile, the step itself, {format_ms(share * diagnosis.step_s)}, "
+        f"ran {without.ratio:.2f}x as fast"
     )
     remedy = (
-        "leave out of compile what no callback monitors, and compile with it before evaluate, "
-        "when the training is over"
+        "remove from compile the metrics that no callback monitors, and compile with them before "
+        "evaluate, after the training"
     )
     yield from step_finding(
         diagnosis,

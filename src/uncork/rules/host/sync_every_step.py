@@ -19,9 +19,8 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     python, device = 1 - waiting.share, diagnosis.resident_share
     upper = speedup_bound(1.0, max(python, device))
     evidence = (
-        f"{format_ms(waiting.share * diagnosis.step_s)} of a {format_ms(diagnosis.step_s)} "
-        "step Python waits "
-        "for a value that the step computes, and prepares nothing meanwhile"
+        "Python waits for a value that the step computes, and prepares nothing meanwhile: "
+        f"{format_ms(waiting.share * diagnosis.step_s)} of a {format_ms(diagnosis.step_s)} step"
     )
     remedy = "keep the tensor, and read it once an epoch, or every few hundred batches"
     yield from step_finding(diagnosis, "sync_every_step", upper, waiting.at, evidence, remedy)

@@ -33,13 +33,12 @@ def _into_tensors(diagnosis: WorkloadDiagnosis, stage: Stage) -> Iterator[Findin
     without_s = max(diagnosis.step_s - copy_s, resident_step_s(diagnosis))
     upper = speedup_bound(diagnosis.step_s, without_s)
     evidence = (
-        f"the same {(stage.bytes_per_element or 0) / 1e6:,.0f} MB of NumPy arrays are "
-        f"copied into tensors at each call, in {format_ms(copy_s)} of "
-        f"{format_ms(diagnosis.step_s)}"
+        f"each call copies the same {(stage.bytes_per_element or 0) / 1e6:,.0f} MB of NumPy arrays "
+        f"into tensors: {format_ms(copy_s)} of a {format_ms(diagnosis.step_s)} step"
     )
     remedy = (
-        "tf.constant(array) once, before the loop, where nothing writes into it any more; "
-        "'uncork tune' copies it only where it has changed (array_arguments)"
+        "call tf.constant(array) once, before the loop, if nothing writes into the array later; "
+        "'uncork tune' copies it only when it has changed (array_arguments)"
     )
     yield from input_finding(
         diagnosis, "array_copies", upper, stage.at, evidence, remedy, share=1 - 1 / upper
@@ -55,11 +54,11 @@ def _whole(diagnosis: WorkloadDiagnosis, stage: Stage, cpus: float) -> Iterator[
     after = costs.with_stages_share([stage.index], 1 - spared)
     upper = min(predict_gain(costs, after), speedup_bound(diagnosis.step_s, after.step_s()))
     evidence = (
-        f"{stage_label(stage)} fills {copied.copied_bytes / 1e6:,.0f} MB for a batch of "
-        f"{copied.batch_bytes / 1e6:.3g} MB, in {copied.share:.0%} of its "
+        f"{stage_label(stage)} writes {copied.copied_bytes / 1e6:,.0f} MB for a batch of "
+        f"{copied.batch_bytes / 1e6:.3g} MB, which takes {copied.share:.0%} of its "
         f"{format_ms(stage.wall_s_per_element)} a call"
     )
-    remedy = "pick the rows first, then compute on them"
+    remedy = "select the rows first, then compute on them"
     yield from input_finding(
         diagnosis, "array_copies", upper, copied.at, evidence, remedy, share=1 - 1 / upper
     )

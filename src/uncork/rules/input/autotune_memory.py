@@ -26,10 +26,10 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     upper = costs_bound(diagnosis, costs, costs.without_unattributed_cpu(wasted_s))
     steps = diagnosis.workload.steps_per_epoch or 0
     evidence = (
-        f"{stage_label(stage)} prepares up to {stage.prefetched_elements:,} elements ahead"
-        f"{_held(stage.bytes_per_element, stage.prefetched_elements)}, and each pass is left "
-        f"after {steps:,} "
-        f"steps: what is ready by then was made in vain, {format_ms(wasted_s)} of CPU a step"
+        f"{stage_label(stage)} prefetches up to {stage.prefetched_elements:,} "
+        f"elements{_held(stage.bytes_per_element, stage.prefetched_elements)}, and each pass ends "
+        f"after {steps:,} steps: the elements that are ready by then are discarded, "
+        f"{format_ms(wasted_s)} of CPU a step"
     )
     remedy = "num_parallel_calls=tf.data.AUTOTUNE, prefetch(tf.data.AUTOTUNE)"
     yield from input_finding(diagnosis, "autotune_memory", upper, stage.at, evidence, remedy)

@@ -58,7 +58,7 @@ def _finding(diagnosis: WorkloadDiagnosis, stage: Stage, upper: float) -> Iterat
     there = next((s for s in diagnosis.stages if s.kind == "cache" and _on_the_way(s, stage)), None)
     cause, evidence, remedy = _told(stage, there)
     if diagnosis.workload.is_dataset_recreated:
-        remedy += "; make that dataset once, before the loop over epochs"
+        remedy += "; create that dataset once, before the loop over epochs"
     at = there.at if there else stage.at
     return input_finding(
         diagnosis, cause, upper, at, evidence, remedy, share=input_share(diagnosis)
@@ -69,24 +69,27 @@ def _told(stage: Stage, there: Stage | None) -> tuple[Cause, str, str]:
     """What is wrong, how that is seen, and what to do."""
     point = stage.cache_point
     assert point is not None
-    taken = f"they take {point.memory_bytes / 1e9:.3g} GB"
+    taken = f"they need {point.memory_bytes / 1e9:.3g} GB"
     read_s = there.cpu_s_per_step or 0.0 if there and there.is_file_cache else 0.0
     if read_s > point.saved_cpu_s_per_step / 2:
         return (
             "storage_bound",
-            f"the same {point.element_count:,} elements are read from the files of this cache in "
-            "every "
-            f"epoch, one after the other: {format_ms(read_s)} of CPU a step; in memory {taken}",
-            "cache() without a file name, or a second one behind it where making them takes long",
+            f"every epoch reads the same {point.element_count:,} elements from the files of this "
+            f"cache, one after the other: {format_ms(read_s)} of CPU a step; in memory {taken}",
+            "use cache() without a file name, or add a second cache() after it if creating the "
+            "elements takes long",
         )
     part = ""
     if stage.deterministic_prefix:
-        part = "before it is widened, " if stage.narrow_prefix else "the deterministic part of "
-    but = f"in spite of the cache{f' at {there.at}' if there.at else ''}, " if there else ""
+        part = (
+            "before the cast to a wider type, "
+            if stage.narrow_prefix
+            else "the deterministic part of "
+        )
+    but = f"despite the cache{f' at {there.at}' if there.at else ''}, " if there else ""
     return (
         "cache_misplaced" if there else "cache_missing",
-        f"{but}{part}{stage_label(stage)} gives the same {point.element_count:,} elements every "
-        "epoch, "
-        f"{format_ms(point.saved_cpu_s_per_step)} of CPU a step; {taken}",
-        "cache() after the deterministic part, before the random one and before shuffle",
+        f"{but}{part}{stage_label(stage)} creates the same {point.element_count:,} elements in "
+        f"every epoch: {format_ms(point.saved_cpu_s_per_step)} of CPU a step; {taken}",
+        "add cache() after the deterministic part, before the random one and before shuffle",
     )

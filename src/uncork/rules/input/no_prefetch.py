@@ -29,10 +29,9 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     overlapped = overlapped_step_s(diagnosis, machine.cpus)
     upper = speedup_bound(diagnosis.step_s, overlapped)
     evidence = (
-        f"the pipeline ends in {stage_label(stages[-1])} and its options turn TensorFlow's own "
-        f"prefetch off: a step of {format_ms(diagnosis.step_s)} waits for its batch; side by "
-        "side "
-        f"they would take {format_ms(overlapped)}"
+        f"the pipeline ends in {stage_label(stages[-1])} and its options disable TensorFlow's own "
+        f"prefetch: a step of {format_ms(diagnosis.step_s)} waits for its batch; overlapped, they "
+        f"would take {format_ms(overlapped)}"
     )
-    remedy = "end it in prefetch(tf.data.AUTOTUNE)"
+    remedy = "end the pipeline with .prefetch(tf.data.AUTOTUNE)"
     yield from input_finding(diagnosis, "no_prefetch", upper, stages[-1].at, evidence, remedy)

@@ -22,16 +22,12 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     loader = next((s for s in diagnosis.stages if s.kind in BATCH_LOADERS), None)
     upper = _upper(diagnosis, labels, loader, machine.cpus)
     evidence = (
-        f"labels are rows of {labels.class_count:,} numbers, one of them not zero: "
-        f"{labels.batch_bytes / 1e6:,.0f} MB a step. Filling and copying them takes "
-        f"{format_ms(labels.creation_s)}, the loss {format_ms(labels.loss_s)} longer than "
-        "whole numbers would; "
-        f"a step takes {format_ms(diagnosis.step_s)}"
+        f"each label is a row of {labels.class_count:,} numbers, all but one of them zero: "
+        f"{labels.batch_bytes / 1e6:,.0f} MB a step. Creating and copying the rows takes "
+        f"{format_ms(labels.creation_s)}, and the loss takes {format_ms(labels.loss_s)} longer "
+        f"than on integer labels; a step takes {format_ms(diagnosis.step_s)}"
     )
-    remedy = (
-        "labels as whole numbers, with SparseCategoricalCrossentropy and "
-        "SparseCategoricalAccuracy in the place of the others"
-    )
+    remedy = "use integer labels, with SparseCategoricalCrossentropy and SparseCategoricalAccuracy"
     yield from step_finding(
         diagnosis, "one_hot_labels", upper, loader.at if loader else None, evidence, remedy
     )

@@ -18,20 +18,20 @@ from uncork.rules.base.thresholds import format_ms, stage_label
 
 # Evidence and remedy.
 _AT_ONCE: Final = (
-    "{map} is called for one element after the other: {now} of CPU a step; called once for all of "
-    "a batch, the same function takes {then}",
-    "batch() first, then a map that takes whole batches",
+    "{map} runs once for each element: {now} of CPU a step; vectorized over a batch, the same "
+    "function takes {then}",
+    "call batch() first, then a map over whole batches",
 )
 _IN_PART: Final = (
-    "{map} is called for one element after the other: {now} of CPU a step; with what follows "
-    "{behind} called once for all of a batch, it takes {then}",
-    "cut the function in two: a map up to there, batch(), then a map that takes whole batches",
+    "{map} runs once for each element: {now} of CPU a step; if the part after {behind} is "
+    "vectorized over a batch, it takes {then}",
+    "split the function: a map up to there, batch(), then a map over whole batches",
 )
 _INLINE: Final = (
-    "{map} hands every element to another thread, and waits: {now} of CPU a step; in the thread "
-    "that asks for the elements the same function takes {then}",
-    "'uncork tune' runs it in that thread (inline_map); by hand, batch() first and a map that "
-    "takes whole batches, where the function can",
+    "{map} passes every element to another thread and waits: {now} of CPU a step; in the thread "
+    "that requests the elements, the same function takes {then}",
+    "'uncork tune' runs it in that thread (inline_map); by hand, call batch() first, then a map "
+    "over whole batches, if the function supports that",
 )
 
 

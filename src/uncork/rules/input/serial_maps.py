@@ -22,7 +22,8 @@ from uncork.rules.base.thresholds import format_ms, input_share, stage_label
 _OF_FILES: Final = frozenset({"tfrecord", "text_line", "fixed_length_record"})
 _REMEDIES: dict[Cause, str] = {
     "stateful_serial_map": (
-        "draw (or look up) in a small map of its own, do the work in a parallel one"
+        "generate random numbers (or look values up) in a small map of its own, and do the work in "
+        "a parallel map"
     ),
     "serial_map": "map(..., num_parallel_calls=tf.data.AUTOTUNE)",
 }
@@ -45,11 +46,10 @@ def _finding(diagnosis: WorkloadDiagnosis, stage: Stage, upper: float) -> Iterat
     draws = stage.is_random and stage.kind == "map"
     cause: Cause = "stateful_serial_map" if draws else "serial_map"
     wall_s = (stage.wall_s_per_element or 0.0) * (stage.elements_per_step or 0.0)
-    why = "draws or keeps state, so TensorFlow runs it" if draws else "runs"
+    why = "generates random numbers or has state, so TensorFlow runs it" if draws else "runs"
     evidence = (
-        f"{stage_label(stage)} {why} one element at a time: {format_ms(wall_s)} of work for "
-        "each step of "
-        f"{format_ms(diagnosis.step_s)}, on one thread"
+        f"{stage_label(stage)} {why} one element at a time: {format_ms(wall_s)} of work for each "
+        f"step of {format_ms(diagnosis.step_s)}, on one thread"
     )
     remedy = _side_by_side(stage) if stage.max_readers else _REMEDIES[cause]
     share = min(input_share(diagnosis), wall_s / diagnosis.step_s)
@@ -61,12 +61,11 @@ def _side_by_side(stage: Stage) -> str:
     if stage.max_input_elements is None:
         return (
             f"interleave(..., cycle_length={stage.max_readers}, "
-            "num_parallel_calls=tf.data.AUTOTUNE, "
-            "deterministic=True)"
+            "num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)"
         )
     if stage.kind not in _OF_FILES:
         return "interleave(..., num_parallel_calls=tf.data.AUTOTUNE), which mixes the inputs"
     return (
-        "read several files at once: num_parallel_reads=N, which mixes them; in their order it "
-        "takes room for whole files"
+        "read several files in parallel: num_parallel_reads=N, which mixes their elements; to keep "
+        "their order takes memory for whole files"
     )

@@ -24,17 +24,19 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
         steps = stage.shuffle_buffer.elements_per_pass / stage.elements_per_step
         filling_s = (costs.shuffle_refill_step_s(stage.index) - costs.step_s()) * steps
         evidence = (
-            f"its buffer of {stage.shuffle_buffer.element_count:,} elements is filled before "
-            "the first "
-            f"batch of each pass, while nothing is trained: {filling_s:.2g} s; "
+            f"each pass fills its buffer of {stage.shuffle_buffer.element_count:,} elements before "
+            f"the first batch, while the training waits: {filling_s:.2g} s; "
             f"{_held(stage.bytes_per_element, stage.shuffle_buffer)}"
         )
-        remedy = "shuffle() before the maps: names, indices or records instead of what they hold"
+        remedy = (
+            "call shuffle() before the maps: shuffle names, indices or records instead of decoded "
+            "data"
+        )
         yield from step_finding(diagnosis, "shuffle_of_decoded", upper, stage.at, evidence, remedy)
 
 
 def _held(now: int | None, buffer: ShuffleBuffer) -> str:
     if now is None:
-        return "before the maps elements are smaller"
+        return "before the maps, elements are smaller"
     sizes = (each * buffer.element_count / 1e6 for each in (now, buffer.bytes_per_element))
-    return "it holds {:,.1f} MB, before the maps {:,.1f} MB".format(*sizes)
+    return "it takes {:,.1f} MB; before the maps, it would take {:,.1f} MB".format(*sizes)

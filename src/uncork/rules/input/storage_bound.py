@@ -32,11 +32,11 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
         upper = costs_bound(diagnosis, costs, together)
         read_s = reading.cpu_s_per_element * stage.elements_per_step
         evidence = (
-            f"{stage_label(stage)} opens {reading.files_per_element:,} files for each "
-            f"element: {format_ms(read_s)} of "
-            f"{format_ms(stage.cpu_s_per_step)} of CPU a step pass until they are read"
+            f"{stage_label(stage)} opens {reading.files_per_element:,} files for each element; "
+            f"opening and reading them takes {format_ms(read_s)} of "
+            f"{format_ms(stage.cpu_s_per_step)} of CPU a step"
         )
-        remedy = "pack what belongs together into TFRecord files, some 100 MB each"
+        remedy = "pack the files into TFRecord files of about 100 MB each"
         yield from input_finding(diagnosis, "storage_bound", upper, stage.at, evidence, remedy)
 
 
@@ -52,13 +52,13 @@ def _from_disk(diagnosis: WorkloadDiagnosis) -> Iterator[Finding]:
         return
     at = next((s.at for s in diagnosis.stages if s.file_bytes == files.total_bytes), None)
     evidence = (
-        f"{files.total_bytes / 1e9:,.0f} GB of files have no room in the "
-        f"{diagnosis.memory_available_bytes / 1e9:,.0f} GB of memory that are free, so each "
-        f"epoch reads them from the disk: {files.read_bytes_per_s / 1e6:,.0f} MB/s were seen, "
-        f"{disk:,.0f} samples/s at most"
+        f"{files.total_bytes / 1e9:,.0f} GB of files do not fit into the "
+        f"{diagnosis.memory_available_bytes / 1e9:,.0f} GB of free memory, so each epoch reads "
+        f"them from the disk: Uncork measured {files.read_bytes_per_s / 1e6:,.0f} MB/s, which "
+        f"allows {disk:,.0f} samples/s"
     )
     remedy = (
-        "a faster disk, or smaller files: pictures of the size that is used, records that hold "
-        "only what is trained on"
+        "use a faster disk, or smaller files: images in the size that the model uses, records with "
+        "only the features that it trains on"
     )
     yield from step_finding(diagnosis, "storage_bound", upper, at, evidence, remedy)

@@ -41,7 +41,7 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
         upper = costs_bound(diagnosis, costs, narrow)
         if upper < MIN_FINDING_SPEEDUP:
             continue
-        verb = "reads and hands over" if stage.has_python_code else "computes in"
+        verb = "reads and returns" if stage.has_python_code else "computes in"
         yield Finding(
             cause="wide_dtype",
             share=min(input_share(diagnosis), 1 - 1 / upper),
@@ -49,11 +49,12 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
             upper_bound_interval=None if cast_s else speedup_interval(diagnosis, "input", upper),
             at=stage.float64_at or stage.at,
             evidence=(
-                f"{stage_label(stage)} {verb} float64, {format_ms(stage.cpu_s_per_step)} of CPU a "
-                "step; "
-                f"the same in float32 took {format_ms(spared_s)} less"
+                f"{stage_label(stage)} {verb} float64: {format_ms(stage.cpu_s_per_step)} of CPU a "
+                f"step; in float32, it took {format_ms(spared_s)} less"
             ),
-            remedy='astype("float32") where the numbers come from, or tf.cast first in the map',
+            remedy=(
+                'use astype("float32") at the source of the numbers, or tf.cast first in the map'
+            ),
         )
 
 

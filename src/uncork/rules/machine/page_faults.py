@@ -10,7 +10,7 @@ from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
 from uncork.rules.base.findings import step_finding
 from uncork.rules.base.thresholds import format_ms
 
-# Ratio. It is no mistake of the script's, and the road tries it for less.
+# Ratio. It is no mistake of the script's, and Uncork tries it for smaller gains.
 _WORTH: Final = 1.3
 
 
@@ -26,13 +26,12 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
         return
     measured = diagnosis.measurement
     evidence = (
-        f"{format_ms(measured.page_fault_s_per_step)} of {format_ms(measured.cpu_s_per_step)} "
-        "of CPU a step "
-        "pass while the system makes memory anew, page by page, that was freed just before: "
-        "glibc's allocator gives large pieces back"
+        f"{format_ms(measured.page_fault_s_per_step)} of {format_ms(measured.cpu_s_per_step)} of "
+        "CPU a step go to page faults: glibc's allocator returns large freed blocks to the system, "
+        "and requests them again"
     )
     remedy = (
-        "keep it: MALLOC_ARENA_MAX=1 MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=-1 in the "
+        "keep freed memory: MALLOC_ARENA_MAX=1 MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=-1 in the "
         "environment of the script, or mallopt at its top"
     )
     yield from step_finding(
