@@ -331,7 +331,7 @@ def parse_diagnosis(text: bytes, origin: str = "the diagnosis") -> Diagnosis:
             ...
         uncork.core.base.errors.WrongUse: diagnosis.json has schema 1
           expected: schema 5
-          try: run 'uncork diagnose SCRIPT' to make a new one
+          try: run 'uncork diagnose SCRIPT' to create a new one
     """
     again = "run 'uncork diagnose SCRIPT' to create a new one"
     try:
