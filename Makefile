@@ -1,8 +1,8 @@
-# make demo           set everything up, write photos, tune the example script on them
+# make demo           install everything, write photos, tune the example script on them
 # make check          lint, types, layers and the tests that need no TensorFlow, in about a minute
 # make test           lint, types, layers and all tests
-# make test-deep      drawn pipelines and interruptions by the thousand; DRAWS=25000 chooses how many
-# make truth          score Uncork on scripts with known bottlenecks; ONLY="input host/callbacks" chooses
+# make test-deep      thousands of random pipelines and interruptions; DRAWS=25000 sets how many
+# make truth          score Uncork on scripts with known bottlenecks; ONLY="input host/callbacks" selects some
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin

@@ -91,7 +91,7 @@ def test_wrong_use_is_told_and_ends_with_2(
     [
         ("none", "No such file or directory"),
         ("train.py", "Not a directory"),
-        ("a[1]", "takes for patterns"),
+        ("a[1]", "reads as a pattern"),
         (os.fsdecode(b"caf\xe9"), "not UTF-8"),
     ],
 )
@@ -243,11 +243,11 @@ def test_another_file_is_never_overwritten(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["tune", "--report", "mine.html"], "is not a report of Uncork's"),
-        (["diagnose", "--report", "mine.html"], "is not a report of Uncork's"),
-        (["tune", "--plan", "new.json", "--report", "new.json"], "is the place of the report and"),
-        (["diagnose", "--report", "new.json"], "is the place of the report and"),
-        (["diagnose", "--report", "a.html", "--json", "a.html"], "is the place of the report and"),
+        (["tune", "--report", "mine.html"], "is not a report written by Uncork"),
+        (["diagnose", "--report", "mine.html"], "is not a report written by Uncork"),
+        (["tune", "--plan", "new.json", "--report", "new.json"], "is both the report and"),
+        (["diagnose", "--report", "new.json"], "is both the report and"),
+        (["diagnose", "--report", "a.html", "--json", "a.html"], "is both the report and"),
     ],
 )
 def test_no_page_of_the_user_s_and_no_result_is_overwritten(
@@ -334,7 +334,7 @@ def test_a_tuning_that_is_not_complete_stands_beside_an_earlier_one(
     assert main(["tune", "--quiet", "train.py"]) == exit_codes.INTERRUPTED
     assert (saved / "plan.json").read_bytes() == earlier
     assert parse_plan((saved / "plan.partial.json").read_bytes()).notes == ("interrupted",)
-    assert "plan.json is as it was" in capsys.readouterr().out
+    assert "left plan.json unchanged" in capsys.readouterr().out
     (saved / "plan.json").unlink()
     assert main(["tune", "--quiet", "train.py"]) == exit_codes.INTERRUPTED
     assert parse_plan((saved / "plan.json").read_bytes()).notes == ("interrupted",)

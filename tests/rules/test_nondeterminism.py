@@ -14,12 +14,12 @@ CROP = replace(AUGMENT, index=3, at="train.py:12", parallelism=4)
 
 def test_maps_that_draw_in_parallel_are_named_once_each():
     (found,) = timing_notes([AUGMENT, CROP, replace(CROP, index=4)])
-    assert "is left to timing at train.py:9, train.py:12, but" in found
+    assert "at train.py:9, train.py:12, timing decides" in found
 
 
 def test_where_no_line_is_known_the_stage_is_named():
     (found,) = timing_notes([replace(AUGMENT, at=None)])
-    assert "at map, but" in found
+    assert "at map, timing decides" in found
 
 
 @pytest.mark.parametrize(

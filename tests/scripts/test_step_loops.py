@@ -112,7 +112,7 @@ def test_an_eager_step_gets_arrays_and_is_named_with_its_function(
 def test_tune_has_nothing_to_edit_in_it(write: Write, uncork: Run):
     done = uncork("tune", "--budget", "20", write(TRAINING + ARRAYS))
     assert done.returncode == 0, done.stderr
-    assert "left as it is" in done.stdout
+    assert "leaves it unmodified" in done.stdout
 
 
 @pytest.mark.slow

@@ -30,8 +30,8 @@ def diff(options: argparse.Namespace) -> int:
     _check_target(options.output)
     if options.args and not options.check:
         raise WrongUse(
-            f"{shlex.join(options.args)} behind {options.file}",
-            "options before the file; the script's arguments behind it, with --check",
+            f"{shlex.join(options.args)} after {options.file}",
+            "options before the file; with --check, the script's arguments after it",
             f"uncork diff --output FILE {shlex.quote(str(options.file))}, or "
             f"uncork diff --check {shlex.quote(str(options.file))} ARGS",
         )
@@ -40,8 +40,8 @@ def diff(options: argparse.Namespace) -> int:
     if plan is None:
         if options.check:
             raise WrongUse(
-                f"--check with {options.file}, which is no plan",
-                "a plan made by 'uncork tune', to compare the patched script with",
+                f"--check with {options.file}, which is not a plan",
+                "a plan written by 'uncork tune', to compare the patched script with",
                 f"uncork diff {shlex.quote(str(options.file))}",
             )
         patch = patches.patch_from_script(options.file)
@@ -107,19 +107,19 @@ def _of_plan(patch: Patch, options: argparse.Namespace, unseen: tuple[str, ...])
     told = [f"not in the patch: {each.name}: {each.reason}" for each in patch.omitted]
     if patch.omitted:
         run = f"uncork run --plan {plan} {shlex.quote(patch.path)} {args}"
-        told.append(f"{run} puts these in force, too, on the script without the patch")
+        told.append(f"{run} applies these, too, to the script without the patch")
     told += patch.notes
     if not patch.included:
         return [*told, "there is nothing to patch" if patch.omitted else "the plan changes nothing"]
     told.append(f"in the patch: {', '.join(patch.included)}")
     if patch.omitted:
         told.append(
-            "the plan was proved and measured with all of its steps: of these alone "
-            f"uncork tune {shlex.quote(patch.path)} {args} can tell, once they are in the script"
+            "Uncork proved and measured the plan with all of its optimizations. To measure only "
+            f"those in the patch, apply it, then: uncork tune {shlex.quote(patch.path)} {args}"
         )
     if options.check:
         told.append("checked: the patched script trains the same pipeline, model and settings")
-        told += (f"of {name} no more was seen than that it trains" for name in unseen)
+        told += (f"of {name}, Uncork checked only that it trains" for name in unseen)
     else:
         told.append(f"not run yet: uncork diff --check {plan} ARGS compares it with the plan")
     return [*told, _apply(patch, options.output)]
@@ -129,14 +129,14 @@ def _of_script(patch: Patch, output: Path | None) -> list[str]:
     told = [f"not in the patch: {each.name}: {each.reason}" for each in patch.omitted]
     told += patch.included
     if not patch.included:
-        return [*told, f"nothing in {patch.path} that a patch would bring to Keras 3"]
+        return [*told, f"{patch.path} has nothing that a patch would bring to Keras 3"]
     return [*told, _apply(patch, output)]
 
 
 def _apply(patch: Patch, output: Path | None) -> str:
     below = not Path(_shown(patch.path)).is_absolute()
     command = "patch -p0" if below else f"patch {shlex.quote(patch.path)}"
-    given = f" < {shlex.quote(str(output))}" if output else ", given this on its standard input,"
+    given = f" < {shlex.quote(str(output))}" if output else ", with this patch on standard input,"
     return f"{command}{given} applies it"
 
 

@@ -32,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _tell(error)
         return error.exit_code
     except KeyboardInterrupt:
-        sys.stderr.write("uncork: interrupted before there was a result\n")
+        sys.stderr.write("uncork: interrupted before the first result\n")
         return exit_codes.INTERRUPTED
     except BrokenPipeError:  # the reader of our output has gone, `uncork report FILE | head`
         # What is still to be written is written nowhere, or Python would complain at its end.

@@ -32,6 +32,6 @@ def unwritable_error(
     """What to say where a result cannot be written; one that there is is printed all the same."""
     return WrongUse(
         f"cannot write {path}: {error.strerror}",
-        "a folder with space and permission to write",
-        f"name another place with {options}{'; what is printed above is not lost' * is_printed}",
+        "a folder with free space and permission to write",
+        f"choose another place with {options}{'; the result is printed above' * is_printed}",
     )

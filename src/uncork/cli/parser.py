@@ -12,15 +12,15 @@ from uncork.core.edits.edit import GUARANTEES
 
 _DAY_S = 86_400
 _DESCRIPTION = """\
-Find out why a TensorFlow/Keras training is slow, take the brakes off, and prove that the training
-stays what it was. Works on the unmodified script.
+Find out why a TensorFlow/Keras training is slow, remove its bottlenecks, and prove that the
+training stays the same. Your script stays unmodified.
 """
 _EPILOG = """\
 examples:
-  uncork diagnose train.py --data photos       where does the time go?
-  uncork tune train.py --data photos           what can be done about it? writes plan.json
+  uncork diagnose train.py --data photos       show where the time goes
+  uncork tune train.py --data photos           try optimizations; write plan.json
   uncork run --plan plan.json train.py --data photos
-  uncork diff plan.json                        the same in your source, as a patch
+  uncork diff plan.json                        print the plan as a patch to your source
 
 exit codes: 0 done, 1 the script failed, 2 wrong use, 3 nothing to measure, 130 interrupted
 """
@@ -41,11 +41,19 @@ def build_parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"uncork {__version__}")
     verbs = top.add_subparsers(dest="verb", metavar="VERB", required=True)
-    _diagnose(verbs.add_parser("diagnose", help="where does the time go, what is the ceiling"))
-    _tune(verbs.add_parser("tune", help="walk the road, prove each step, write a plan"))
-    _run(verbs.add_parser("run", help="train, with a plan in force"))
-    _diff(verbs.add_parser("diff", help="the plan as a patch to your source, where it can be one"))
-    _report(verbs.add_parser("report", help="draw a saved diagnosis or plan again"))
+    _diagnose(
+        verbs.add_parser(
+            "diagnose", help=("show where the time goes and how fast this machine could train")
+        )
+    )
+    _tune(verbs.add_parser("tune", help="try optimizations, prove each one, write a plan"))
+    _run(verbs.add_parser("run", help="train with a plan"))
+    _diff(
+        verbs.add_parser(
+            "diff", help=("print the plan as a patch to your source, as far as possible")
+        )
+    )
+    _report(verbs.add_parser("report", help="show a saved diagnosis or plan again"))
     return top
 
 
@@ -57,21 +65,24 @@ def _diagnose(verb: argparse.ArgumentParser) -> None:
         type=Path,
         default=Path("uncork-report/diagnosis.html"),
         metavar="FILE",
-        help="the HTML report, with its figures beside it as .json (default: %(default)s)",
+        help=(
+            "the HTML report; its figures go to a .json file in the same folder (default: "
+            "%(default)s)"
+        ),
     )
-    verb.add_argument("--json", type=Path, metavar="FILE", help="write diagnosis.json here as well")
+    verb.add_argument("--json", type=Path, metavar="FILE", help="also write diagnosis.json here")
     verb.add_argument(
         "--budget",
         type=_seconds(2.0),
         default=20.0,
         metavar="SECONDS",
-        help="time for the measuring; a shorter one is noisier (default: %(default)g)",
+        help="time for measuring; less time means more noise (default: %(default)g)",
     )
     verb.add_argument(
         "--timeline",
         type=Path,
         metavar="DIR",
-        help="keep a trace of some steps there, for TensorBoard; it holds names of yours",
+        help="save a trace of some steps there, for TensorBoard; it contains names from your code",
     )
     _confidential(verb)
     _quiet(verb)
@@ -88,29 +99,35 @@ def _tune(verb: argparse.ArgumentParser) -> None:
         help="where to write the plan (default: %(default)s)",
     )
     verb.add_argument(
-        "--report", type=Path, metavar="FILE", help="the HTML report (default: beside the plan)"
+        "--report",
+        type=Path,
+        metavar="FILE",
+        help=("the HTML report (default: in the folder of the plan)"),
     )
     allowed = verb.add_mutually_exclusive_group()
     allowed.add_argument(
         "--allow",
         choices=GUARANTEES[-1:],
         metavar="training",
-        help="consent to steps that change the training itself, judged by samples laid aside",
+        help=(
+            "also try optimizations that change the training itself; Uncork judges them on "
+            "held-out samples"
+        ),
     )
     allowed.add_argument(
         "--strict",
         choices=GUARANTEES[:-1],
         default="precision",
         metavar="GUARANTEE",
-        help="accept nothing looser than this: exact, rounding, resampled or precision (default)",
+        help="the loosest guarantee to accept: exact, rounding, resampled or precision (default)",
     )
     verb.add_argument(
         "--budget",
         type=_seconds(20.0),
         default=270.0,
         metavar="SECONDS",
-        help="time for the tuning (default: %(default)g); to confirm the result six processes are "
-        "started, which may take longer than is left",
+        help="time for tuning (default: %(default)g); Uncork then confirms the result in six "
+        "processes, which may exceed this time",
     )
     verb.add_argument(
         "--memory",
@@ -123,7 +140,9 @@ def _tune(verb: argparse.ArgumentParser) -> None:
         "--disk-cache",
         default="",
         metavar="DIR",
-        help="keep in files there what memory has no room for, while something runs",
+        help=(
+            "a folder for caches that do not fit into memory; Uncork deletes their files at the end"
+        ),
     )
     _confidential(verb)
     _quiet(verb)
@@ -131,9 +150,9 @@ def _tune(verb: argparse.ArgumentParser) -> None:
 
 
 def _run(verb: argparse.ArgumentParser) -> None:
-    verb.add_argument("--plan", type=Path, metavar="FILE", help="a plan made by 'uncork tune'")
+    verb.add_argument("--plan", type=Path, metavar="FILE", help="a plan written by 'uncork tune'")
     verb.add_argument(
-        "--strict", action="store_true", help="fail when the plan does not fit, train nothing"
+        "--strict", action="store_true", help="fail without training if the plan does not fit"
     )
     _script(verb)
 
@@ -152,8 +171,8 @@ def _diff(verb: argparse.ArgumentParser) -> None:
         "file",
         action=_Command,
         nargs=argparse.PARSER,
-        help="a plan made by 'uncork tune', and the script's arguments for --check; "
-        "or a script that uses what Keras 3 no longer has",
+        help="a plan written by 'uncork tune', and the script's arguments for --check; or a script "
+        "that uses what Keras 3 removed",
     )
 
 
@@ -176,12 +195,12 @@ def _confidential(verb: argparse.ArgumentParser) -> None:
     verb.add_argument(
         "--confidential",
         action="store_true",
-        help="leave paths, names and code of yours out of the report, to hand it on",
+        help="remove your paths, names and code from the report, so that you can share it",
     )
 
 
 def _quiet(verb: argparse.ArgumentParser) -> None:
-    verb.add_argument("--quiet", action="store_true", help="no progress, only the result")
+    verb.add_argument("--quiet", action="store_true", help="print only the result, no progress")
 
 
 def _script(verb: argparse.ArgumentParser) -> None:

@@ -68,7 +68,7 @@ def diagnose(options: argparse.Namespace) -> int:
 
 
 def tune(options: argparse.Namespace) -> int:
-    """Walk the road, print, save ``plan.json`` and the report."""
+    """Try optimizations, print, save ``plan.json`` and the report."""
     _check_target(options.plan, Plan)
     report = options.report or options.plan.with_name("report.html")
     _check_target(report)
@@ -99,7 +99,10 @@ def tune(options: argparse.Namespace) -> int:
         _print(plan, target, script.args)
     print(f"plan:   {target}\nreport: {report}")
     if target != options.plan:
-        print(f"{options.plan} is as it was: an earlier plan, and this one is not complete")
+        print(
+            f"Uncork left {options.plan} unchanged: it contains an earlier plan, and the new plan "
+            "is incomplete"
+        )
     return code
 
 
@@ -134,7 +137,7 @@ def _script(options: argparse.Namespace) -> Script:
     """
     path = Path(options.script)
     if not path.is_file():
-        kind = "a directory" if path.is_dir() else "not there"
+        kind = "a directory" if path.is_dir() else "missing"
         raise WrongUse(f"the script '{path}' is {kind}", "a Python file", "check the path")
     return Script(options.script, tuple(options.args))
 
@@ -178,10 +181,10 @@ def _check_target(
         WrongUse: It is no file, cannot be written, or holds something else.
     """
     if path.exists() and not path.is_file():
-        raise WrongUse(f"{path} is no file", "the name of a file", "name another place")
+        raise WrongUse(f"{path} is not a file", "a file name", "name another place")
     check_writable(path, named)
     if path.exists() and not (_holds(path, kind) if kind else _is_report(path)):
-        what = kind.__name__.lower() if kind else "report of Uncork's"
+        what = kind.__name__.lower() if kind else "report written by Uncork"
         raise WrongUse(
             f"{path} exists and is not a {what}",
             f"a new file, or an earlier {what} to replace",
@@ -206,7 +209,7 @@ def _folder(named: str) -> str:
             pass
     except OSError as error:
         raise WrongUse(
-            f"cannot keep files in {path}: {error.strerror}",
+            f"cannot write files in {path}: {error.strerror}",
             "a folder that exists, with permission to write",
             f"mkdir -p {shlex.quote(path)}, or name another one",
         ) from error
@@ -217,9 +220,9 @@ def _check_apart(report: Path, other: Path, named: str = "--report") -> None:
     """Refuse one place for two results."""
     if report.resolve() == other.resolve():
         raise WrongUse(
-            f"{report} is the place of the report and of what it is drawn from",
+            f"{report} is both the report and the file of its figures",
             "two files",
-            f"name another place with {named}, report.html say",
+            f"choose another place with {named}, report.html say",
         )
 
 

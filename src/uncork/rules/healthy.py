@@ -1,4 +1,4 @@
-"""Nothing worth doing, said plainly: ``healthy``."""
+"""No bottleneck that is worth removing: ``healthy``."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def find(diagnosis: WorkloadDiagnosis) -> Iterator[Finding]:
         upper_bound=1.0,
         at=diagnosis.workload.at,
         evidence=(
-            f"{share:.0%} of each step is the training itself; no single brake is worth "
-            f"{MIN_FINDING_SPEEDUP - 1:.0%} or more"
+            f"the training step itself takes {share:.0%} of each step; no single bottleneck is "
+            f"worth {MIN_FINDING_SPEEDUP - 1:.0%} or more"
         ),
         remedy="nothing worth doing here",
     )

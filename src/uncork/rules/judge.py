@@ -60,11 +60,11 @@ from uncork.rules.input import (
 )
 from uncork.rules.machine import environment, idle_devices, page_faults, slow_start
 
-# What says why a loader is slow, where it does, stands instead of the finding that it is.
+# Causes that say why a loader is slow: they replace the finding that it is slow.
 _WHY_PYTHON = ("array_copies", "wide_dtype")
 _SEVERITIES = ("correctness", "environment", "speed")
 
-# Any order: findings are sorted by what they cost, not by who found them.
+# Any order: findings are sorted by their cost, not by their rule.
 RULES = (
     serial_maps.find,
     cache.find,
@@ -109,30 +109,25 @@ RULES = (
 )
 
 
-# What is dear, but no mistake: in turn, where there is nothing else to gain. What is told without
-# a gain, as it makes a training wrong, stands beside it.
+# Expensive, but not a mistake: tried in this order, each only if nothing before promises a gain.
+# Correctness findings promise none, so they do not count.
 _IF_NOTHING_ELSE = (low_precision.find, page_faults.find, compute_bound.find)
 
 
 def judge(diagnosis: WorkloadDiagnosis, machine: Machine) -> WorkloadDiagnosis:
     """The same diagnosis with its findings."""
-    told, diagnosis = diagnosis, _as_far_as_lines_tell(diagnosis, machine)
-    found = _unexplained(list(_brakes(diagnosis, machine)), diagnosis)
-    brakes = sorted(found, key=_rank)
+    evidence = _without_waiting_lines(diagnosis, machine)
+    all_findings = [finding for rule in RULES for finding in rule(evidence, machine)]
+    findings = sorted(_unexplained(all_findings, evidence), key=_rank)
     for rule in _IF_NOTHING_ELSE:
-        if not any(finding.upper_bound > 1 for finding in brakes):
-            brakes = sorted([*brakes, *rule(diagnosis, machine)], key=_rank)
-    return replace(told, findings=tuple(brakes or healthy.find(diagnosis)))
+        if not any(finding.upper_bound > 1 for finding in findings):
+            findings = sorted([*findings, *rule(evidence, machine)], key=_rank)
+    return replace(diagnosis, findings=tuple(findings or healthy.find(evidence)))
 
 
-def _as_far_as_lines_tell(diagnosis: WorkloadDiagnosis, machine: Machine) -> WorkloadDiagnosis:
+def _without_waiting_lines(diagnosis: WorkloadDiagnosis, machine: Machine) -> WorkloadDiagnosis:
     """Lines of a loop that merely wait for an accelerator are not what takes its time."""
     return replace(diagnosis, loop_lines=()) if machine.devices else diagnosis
-
-
-def _brakes(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
-    for rule in RULES:
-        yield from rule(diagnosis, machine)
 
 
 def _unexplained(findings: Sequence[Finding], diagnosis: WorkloadDiagnosis) -> Iterator[Finding]:
@@ -160,7 +155,7 @@ def _saved(finding: Finding) -> float:
 
 
 def _rank(finding: Finding) -> tuple[int, float]:
-    """What the surroundings hide comes first where nobody can tell how much that is."""
-    told = finding.severity == "environment" and finding.upper_bound > 1
-    severity = "speed" if told else finding.severity
+    """What the environment hides comes first where its cost is unknown."""
+    is_bounded = finding.severity == "environment" and finding.upper_bound > 1
+    severity = "speed" if is_bounded else finding.severity
     return _SEVERITIES.index(severity), -finding.upper_bound

@@ -29,7 +29,7 @@ def timing_notes(stages: Sequence[Stage], *, is_deterministic: bool = False) -> 
     Example:
         >>> augment = Stage(index=1, kind="map", at="train.py:9", is_random=True, parallelism=8)
         >>> timing_notes([augment])[0].partition(":")[0]
-        'two runs of the script may differ, with Uncork or without'
+        'two runs of the script may differ, with or without Uncork'
     """
     racing = (s for s in stages if s.is_random and s.kind != "shuffle")
     places = dict.fromkeys(s.at or s.kind for s in racing if s.parallelism not in (None, 1))
@@ -37,8 +37,8 @@ def timing_notes(stages: Sequence[Stage], *, is_deterministic: bool = False) -> 
         return ()
     where = ", ".join(places)
     return (
-        "two runs of the script may differ, with Uncork or without: which element gets which "
-        f"random numbers is left to timing at {where}, but under enable_op_determinism()",
+        f"two runs of the script may differ, with or without Uncork: at {where}, timing decides "
+        "which element gets which random numbers, except under enable_op_determinism()",
     )
 
 
@@ -55,10 +55,10 @@ def repeated_call_notes(stages: Sequence[Stage]) -> tuple[str, ...]:
         >>> repeated_call_notes(
         ...     [Stage(index=0, kind="from_generator", at="train.py:9", has_python_code=True)]
         ... )[0]
-        'Python code of the input (train.py:9) was called more often than a training calls it'
+        'Uncork called Python code of the input (train.py:9) more often than a training does'
     """
     places = dict.fromkeys(s.python_code_at or s.at or s.kind for s in stages if s.has_python_code)
     if not places:
         return ()
     where = ", ".join(places)
-    return (f"Python code of the input ({where}) was called more often than a training calls it",)
+    return (f"Uncork called Python code of the input ({where}) more often than a training does",)

@@ -133,19 +133,22 @@ def test_where_somebody_else_sees_the_gradients_the_script_is_left(use: str) -> 
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("g = o.get_unscaled_gradients(g)\no.apply_gradients(zip(g, w))\n", "no get_scaled_loss"),
-        ("o.get_scaled_loss(x)\n", "no get_unscaled_gradients"),
+        (
+            "g = o.get_unscaled_gradients(g)\no.apply_gradients(zip(g, w))\n",
+            "does not call get_scaled_loss",
+        ),
+        ("o.get_scaled_loss(x)\n", "does not call get_unscaled_gradients"),
         (
             "m.compile(experimental_steps_per_execution=4, steps_per_execution=2)\n",
-            "gives both",
+            "passes both",
         ),
-        ("m.fit_generator(g(), 10)\n", "name the arguments"),
-        ("m.fit_generator(*both, epochs=2)\n", "by * or **"),
-        ("m.fit_generator(**settings)\n", "by * or **"),
+        ("m.fit_generator(g(), 10)\n", "pass the arguments"),
+        ("m.fit_generator(*both, epochs=2)\n", "with * or **"),
+        ("m.fit_generator(**settings)\n", "with * or **"),
         ("mixed_precision.experimental.LossScaleOptimizer(o, loss_scale=128)\n", "loss_scale=128"),
         ("tf.keras.mixed_precision.experimental.Policy(**settings)\n", "write its arguments out"),
-        ("def fit(data, workers): ...\nagent.fit(data, workers=8)\n", "a fit of its own on line 1"),
-        ("def fit_generator(g): ...\nagent.fit_generator(g)\n", "a fit_generator of its own"),
+        ("def fit(data, workers): ...\nagent.fit(data, workers=8)\n", "its own fit on line 1"),
+        ("def fit_generator(g): ...\nagent.fit_generator(g)\n", "its own fit_generator"),
     ],
 )
 def test_what_is_not_mechanical_is_told(text: str, reason: str) -> None:

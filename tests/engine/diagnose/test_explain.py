@@ -79,7 +79,7 @@ def test_it_can_be_kept_and_shown_in_a_notebook():
 def test_without_lines_it_says_how_to_have_them(monkeypatch):
     monkeypatch.setattr("uncork.pipeline.ir.node.source_line", lambda dataset: None)
     shown = str(uncork.explain(tf.data.Dataset.range(9), budget=0.2))
-    assert "make the dataset again" in " ".join(shown.split())
+    assert "create the dataset again" in " ".join(shown.split())
 
 
 @pytest.mark.parametrize("what", [None, [1, 2], "photos"])

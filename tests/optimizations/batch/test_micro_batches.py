@@ -38,7 +38,7 @@ def test_it_promises_rounding_and_other_draws_at_worst():
 @pytest.mark.parametrize("optimization", [LargerBatchOptimization(), KerasBackendOptimization()])
 def test_what_would_take_more_memory_is_not_tried(optimization):
     found = observed(memory_overflow=FOUND)
-    assert "in 4 parts" in reason(optimization, found)
+    assert "in 4 micro-batches" in reason(optimization, found)
 
 
 @pytest.mark.parametrize("name", ["custom loop", "distributed", "eager"])

@@ -25,7 +25,7 @@ def test_what_does_not_fit_in_parts_is_made_again():
     found = proposal(AGAIN, observed(memory_overflow=FOUND))
     assert found.edits == (RecomputeActivations(segments=4),)
     assert "shape[64,9]" in found.rationale
-    assert "with activations made again, in 4 segments, it uses at most 1.2 GB" in found.rationale
+    assert "with recomputed activations, in 4 segments, it uses at most 1.2 GB" in found.rationale
     assert "not the same training" in reason(
         MicroBatchesOptimization(), observed(memory_overflow=FOUND)
     )
@@ -39,7 +39,8 @@ def test_parts_cost_less_where_they_will_do():
     in_parts = MemoryOverflow(
         error_message="OOM", fitting_rows=16, parts=4, peak_bytes=9, fitting_rows_peak_bytes=5
     )
-    assert "in 4 parts, which costs less time" in reason(AGAIN, observed(memory_overflow=in_parts))
+    why = reason(AGAIN, observed(memory_overflow=in_parts))
+    assert "in 4 micro-batches, which costs less time" in why
 
 
 @pytest.mark.parametrize("optimization", [LargerBatchOptimization(), KerasBackendOptimization()])

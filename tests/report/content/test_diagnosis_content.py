@@ -37,10 +37,10 @@ HIDDEN = replace(ENVIRONMENT, cause="no_accelerator", share=0.0, upper_bound=1.0
 def test_verdict_names_speed_ceiling_and_brake():
     said = verdict(workload_diagnosis())
     assert said.text == (
-        "train.py:41 trains 612 samples/s; this machine could do 2,480 (4.1x)."
-        " Brake: stateful_serial_map at train.py:23."
+        "train.py:41 trains 612 samples/s; this machine could train 2,480 (4.1x)."
+        " Bottleneck: stateful_serial_map at train.py:23."
     )
-    assert said.tone == "brake"
+    assert said.tone == "bottleneck"
 
 
 def test_health_is_said_plainly():
@@ -55,25 +55,27 @@ def test_health_is_said_plainly():
 def test_health_does_not_hide_a_trap():
     said = verdict(healthy_diagnosis(findings=(TRAP,)))
     assert said.tone == "healthy"
-    assert said.cause.endswith("But this spoils the training: random_under_cache at train.py:22.")
+    assert said.cause.endswith(
+        "But this makes the training wrong: random_under_cache at train.py:22."
+    )
 
 
 def test_nothing_found_far_from_the_ceiling_is_unknown_not_healthy():
     said = verdict(workload_diagnosis(findings=()))
-    assert (said.cause, said.tone) == ("No cause was found.", "unknown")
+    assert (said.cause, said.tone) == ("Uncork found no cause.", "unknown")
 
 
 def test_where_noise_hides_the_brakes_nothing_is_called_healthy():
     hidden = {"input": 0.0, "host": 0.0, "step": 0.6, "unknown": 0.4}
     said = verdict(healthy_diagnosis(breakdown=hidden, findings=()))
-    assert said.cause == "The noise hides its brakes: try again with a longer --budget."
+    assert said.cause == "Noise hides the bottlenecks. Try a longer --budget."
     assert said.tone == "unknown"
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 def test_an_unknown_ceiling_is_called_unknown(value):
     said = verdict(workload_diagnosis(ceilings={"consumer": value}, headroom=value))
-    assert "how fast this machine could go is unknown" in said.sentence
+    assert "how fast this machine could train is unknown" in said.sentence
     assert verdict(workload_diagnosis(ceilings={})).sentence == said.sentence
 
 
@@ -85,7 +87,7 @@ def test_the_main_brake_is_the_largest_gain_and_never_a_trap():
 
 def test_what_hides_an_accelerator_comes_before_what_is_known():
     assert main_bottleneck(workload_diagnosis(findings=(FINDINGS[0], HIDDEN))) == HIDDEN
-    assert cost_text(HIDDEN) == "how much it costs is not known"
+    assert cost_text(HIDDEN) == "its cost is unknown"
 
 
 def test_a_share_is_one_of_what_it_was_taken_of():
@@ -94,7 +96,7 @@ def test_a_share_is_one_of_what_it_was_taken_of():
         cost_text(replace(found, share_of="the whole run")) == "88 % of the whole run, up to 8.7x"
     )
     assert cost_text(found) == "88 % of the step, up to 8.7x"
-    assert cost_text(TRAP) == "spoils the training"
+    assert cost_text(TRAP) == "makes the training wrong"
 
 
 def test_step_time_adds_up_and_leaves_out_what_is_not_there():
@@ -166,5 +168,5 @@ def test_calls_reached_but_not_diagnosed_are_named():
     other = replace(WORKLOAD, index=1, at="train.py:60")
     info = diagnosis_info(diagnosis(reached_workloads=(WORKLOAD, other)))
     assert info.undiagnosed_at == ("train.py:60",)
-    assert info.overhead == "Looking cost <1 % of a measured step and 11.3 s in all."
+    assert info.overhead == "The diagnosis took <1 % of a measured step and 11.3 s in all."
     assert dict(info.machine)["Accelerators"] == "none"

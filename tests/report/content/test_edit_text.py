@@ -29,7 +29,7 @@ def test_no_edit_is_without_words():
     ("edit", "said"),
     [
         (Cache(stage=3, expected_digest=""), "stage 3 in memory"),
-        (ParallelMap(stage=1, expected_digest=""), "stage 1 on several elements"),
+        (ParallelMap(stage=1, expected_digest=""), "map at stage 1 in parallel"),
         (Prefetch(expected_digest=""), "prepare batches"),
         (VectorizedMapFn(), "tf.map_fn over all elements"),
         (JitCompile(), "with XLA"),
@@ -44,12 +44,12 @@ def test_no_edit_is_without_words():
         ),
         (TfFunction(code_digest=""), "step as a tf.function"),
         (TfFunction(code_digest="", number_arguments=("rate",)), "step as a tf.function"),
-        (TensorArguments(code_digest="", argument_names=("rate", "epoch")), "hand rate, epoch to"),
+        (TensorArguments(code_digest="", argument_names=("rate", "epoch")), "pass rate, epoch to"),
         (
             ArrayArguments(code_digest="", argument_names=("table",)),
-            "copy table into a tensor only where",
+            "copy table into a tensor only if",
         ),
-        (AsyncCheckpoint(size_bytes=12), "checkpoints in a thread"),
+        (AsyncCheckpoint(size_bytes=12), "checkpoints asynchronously"),
         (
             ValidationInput(edits=(Prefetch(expected_digest=""),), expected_digest=""),
             "validation data: prepare",

@@ -20,7 +20,7 @@ def test_seconds_are_those_of_the_step_itself():
 def test_rows_say_whose_kernels_they_are():
     conv, loop, optimizer, rest = kernel_rows(DIAGNOSIS)
     assert conv.owner == "Conv2D backward"
-    assert (loop.owner, loop.trait) == ("Attention forward", "a loop of 32 rounds")
+    assert (loop.owner, loop.trait) == ("Attention forward", "a loop of 32 iterations")
     assert (optimizer.owner, optimizer.at) == ("optimizer", "train.py:33")
     assert rest.owner == "forward, the rest"
 

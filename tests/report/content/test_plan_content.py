@@ -35,7 +35,7 @@ def test_verdict_of_a_proved_plan():
 
 def test_an_unproved_speed_up_is_never_called_faster():
     said = plan_verdict(plan(speedup=speedup("not_proven")))
-    assert "no speed-up is proven" in said.sentence
+    assert "proved no speed-up" in said.sentence
     assert said.cause == "Fresh processes gave 0.97x to 1.06x."
     assert "slower" in plan_verdict(plan(speedup=speedup("slower", 0.8, 0.7, 0.9))).sentence
 
@@ -54,7 +54,7 @@ def test_a_training_that_is_no_faster_may_validate_faster():
     assert info.next_command.startswith("uncork run")
     assert info.validation_text == "3.2 s before, 400 ms after (8.0x, 7.5x to 8.5x)"
     unclear = plan(speedup=speedup("not_proven"), validation_times=validated("not_proven", 1.1))
-    assert "no speed-up is proven" in plan_verdict(unclear).sentence
+    assert "proved no speed-up" in plan_verdict(unclear).sentence
     assert plan_info(plan()).validation_text == ""
 
 
@@ -81,24 +81,24 @@ def test_steps_for_which_there_was_no_time_are_told():
         replace(STEPS[0], name=name, outcome="skipped", reason=NO_TIME_REASON) for name in "ab"
     )
     told = plan_verdict(replace(slow, steps=late)).cause
-    assert told.endswith("For 2 of 2 there was no time: raise it with --budget.")
+    assert told.endswith("For 2 of 2 optimizations there was no time. Try a longer --budget.")
 
 
 def test_what_does_not_fit_as_written_trains_in_parts():
     needed = replace(KEPT, name="micro_batches", edits=(MicroBatches(parts=4),))
     shown = plan(steps=(needed,), speedup=replace(speedup("not_proven"), n_processes=1))
-    assert plan_verdict(shown).sentence.startswith("train.py:41 trains in parts, at ")
+    assert plan_verdict(shown).sentence.startswith("train.py:41 trains with micro-batches, at ")
     assert "runs out of memory" in plan_verdict(shown).cause
     info = plan_info(shown)
     assert info.next_command.startswith("uncork run")
-    assert "as written it runs out of memory" in info.confirmation_text
+    assert "the original runs out of memory" in info.confirmation_text
 
 
 def test_what_does_not_fit_in_parts_is_made_again():
     edits = (RecomputeActivations(segments=4),)
     needed = replace(KEPT, name="recompute_activations", edits=edits)
     shown = plan(steps=(needed,), speedup=replace(speedup("not_proven"), n_processes=1))
-    assert plan_verdict(shown).sentence.startswith("train.py:41 trains with activations made again")
+    assert plan_verdict(shown).sentence.startswith("train.py:41 trains with recomputed activations")
     assert plan_info(shown).next_command.startswith("uncork run")
 
 
@@ -112,17 +112,17 @@ def test_a_brake_that_no_step_took_away_is_not_called_healthy():
     near = empty_plan(before=healthy_diagnosis(headroom=1.0, findings=FINDINGS))
     found = plan_verdict(near)
     assert found.tone == "unknown"
-    assert "was found, but no step on the road" in found.cause
+    assert "Uncork found stateful serial map, but no optimization was faster" in found.cause
 
 
 def test_the_road_rises_from_baseline_to_confirmation():
     drawn = speed_chart(plan())
     assert [(p.kind, p.label) for p in drawn.points] == [
         ("baseline", "baseline"),
-        ("kept", "split map"),
-        ("kept", "cache"),
-        ("kept", "prefetch"),
-        ("kept", "steps per execution"),
+        ("accepted", "split map"),
+        ("accepted", "cache"),
+        ("accepted", "prefetch"),
+        ("accepted", "steps per execution"),
         ("rejected", "jit compile"),
         ("rejected", "mixed bfloat16"),
         ("confirmed", "fresh processes"),
@@ -152,7 +152,7 @@ def test_every_step_is_in_exactly_one_table():
     assert sorted(row.name for row in rows) == sorted(step.name for step in STEPS)
     assert all(row.reason for row in rows)
     assert info.accepted[0].edits == (
-        "split the map at stage 2: first what repeats itself, then the rest",
+        "split the map at stage 2 into its deterministic part and the rest",
     )
 
 
@@ -178,7 +178,7 @@ def test_what_no_fresh_process_measured_is_not_called_confirmed():
     unconfirmed = plan(speedup=replace(speedup("not_proven", 1.0, 0.0, None), n_processes=0))
     info = plan_info(unconfirmed)
     assert info.chart.points[-1].kind != "confirmed"
-    assert info.verdict.cause == "Fresh processes have not confirmed it."
+    assert info.verdict.cause == "Fresh processes did not confirm it."
     assert info.measured_in == "the tuning process"
     assert plan_info(plan()).measured_in == "fresh processes"
 
@@ -187,9 +187,9 @@ def test_what_no_fresh_process_measured_is_not_called_confirmed():
     ("time", "said"),
     [
         (None, "Tuning took 3 min 34 s."),
-        ((168.0, 59.4), "it has paid for itself after 2 trainings."),
-        ((9000.0, 900.0), "it has paid for itself after 1 training."),
-        ((20.0, 24.0), "a training this short gains nothing from it."),
+        ((168.0, 59.4), "it pays off after 2 trainings."),
+        ((9000.0, 900.0), "it pays off after 1 training."),
+        ((20.0, 24.0), "a training this short does not repay it."),
     ],
 )
 def test_what_tuning_cost(time, said):
@@ -229,7 +229,7 @@ def test_after_is_what_the_plan_trains_with():
 
 def test_where_nothing_was_tried_that_is_said():
     far = empty_plan(before=healthy_diagnosis(headroom=3.0, findings=FINDINGS), steps=())
-    assert "nothing on the road was tried" in plan_verdict(far).cause
+    assert "Uncork tried no optimization" in plan_verdict(far).cause
 
 
 def test_the_same_training_is_tuned_again():

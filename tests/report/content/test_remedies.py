@@ -41,14 +41,14 @@ def test_what_answers_the_finding_comes_first():
     plan = left(("filter_first", "no filter follows"), ("cache", "no map"), ("tf_function", WHY))
     shown = [row.name for row in plan_info(plan).skipped]
     assert shown == ["tf_function", "filter_first", "cache"]
-    assert plan_verdict(plan).cause == f"Eager step was found; tf function: {WHY}."
+    assert plan_verdict(plan).cause == f"Uncork found eager step; tf function: {WHY}."
 
 
 def test_a_step_that_there_was_no_time_for_is_not_cited():
     cause = plan_verdict(left(("tf_function", NO_TIME_REASON))).cause
-    assert cause.startswith("Eager step was found, but no step on the road was faster")
+    assert cause.startswith("Uncork found eager step, but no optimization was faster")
 
 
 def test_a_loop_that_ended_is_no_road_that_was_gone_to_its_end():
     cause = plan_verdict(left(("filter_first", "no filter"), notes=(LOOP_ENDED_NOTE,))).cause
-    assert cause == f"Eager step was found, but {LOOP_ENDED_NOTE}."
+    assert cause == f"Uncork found eager step, but {LOOP_ENDED_NOTE}."

@@ -57,7 +57,7 @@ def test_all_parts_of_a_run_add_up():
 
 def test_what_is_too_little_for_a_row_is_told_as_one():
     found = parts(**{**BESIDE, "callbacks": (CallbackCost(name="Board", batch_s=1e-6),)})
-    assert found[-1].label == "all else"
+    assert found[-1].label == "everything else"
     assert sum(part.share for part in found) == pytest.approx(1.0)
 
 

@@ -55,9 +55,9 @@ def test_unknown_cost_is_an_unknown_rate(changes):
     ("changes", "expected"),
     [
         ({"parallelism": 1}, "serial"),
-        ({"parallelism": 4}, "4 at once"),
+        ({"parallelism": 4}, "4 in parallel"),
         ({"parallelism": AUTOTUNE}, "parallel (auto)"),
-        ({"parallelism": AUTOTUNE, "autotuned_parallelism": 2}, "2 at once, auto"),
+        ({"parallelism": AUTOTUNE, "autotuned_parallelism": 2}, "2 in parallel, auto"),
         ({"parallelism": None}, ""),
     ],
 )

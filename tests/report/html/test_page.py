@@ -154,8 +154,8 @@ def test_control_characters_do_not_reach_the_file():
 def test_diagnosis_holds_verdict_stages_findings_and_next_command():
     text = Outline(diagnosis_html(diagnosis())).text
     for expected in (
-        "train.py:41 trains 612 samples/s; this machine could do 2,480 (4.1x).",
-        "Brake: stateful_serial_map at train.py:23.",
+        "train.py:41 trains 612 samples/s; this machine could train 2,480 (4.1x).",
+        "Bottleneck: stateful_serial_map at train.py:23.",
         "load_and_augment",
         "61 % DecodeJpeg train.py:15",
         "bottleneck",
@@ -179,7 +179,7 @@ def test_plan_holds_every_step_with_its_reason_and_snippet():
 def test_a_healthy_page_says_so_and_why():
     text = Outline(PAGES["healthy"]()).text
     assert "Healthy: nothing worth doing." in text
-    assert "sets the pace" in text
+    assert "limits the speed" in text
     assert "the input is ready 99 % of the time" in text
 
 

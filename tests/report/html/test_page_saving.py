@@ -18,7 +18,7 @@ def test_writes_whole_file_and_makes_the_folder(tmp_path: Path):
 
 
 def test_a_folder_of_that_name_is_refused_with_a_remedy(tmp_path: Path):
-    with pytest.raises(WrongUse, match="could not be written") as caught:
+    with pytest.raises(WrongUse, match="cannot write the report") as caught:
         save_report("x", tmp_path)
     assert str(tmp_path) in caught.value.received
     assert "uncork report" in caught.value.remedy

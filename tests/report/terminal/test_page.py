@@ -40,8 +40,8 @@ class Terminal(io.StringIO):
 
 def test_diagnosis_says_the_verdict_first_and_the_command_last():
     lines = diagnosis_text(diagnosis()).splitlines()
-    assert lines[0] == "train.py:41 trains 612 samples/s; this machine could do 2,480 (4.1x)."
-    assert lines[1] == "Brake: stateful_serial_map at train.py:23."
+    assert lines[0] == "train.py:41 trains 612 samples/s; this machine could train 2,480 (4.1x)."
+    assert lines[1] == "Bottleneck: stateful_serial_map at train.py:23."
     assert lines[-1] == "Next: uncork tune train.py"
 
 

@@ -52,9 +52,9 @@ def test_all_kernels_of_such_layers_count_and_the_dearest_is_named():
     (finding,) = compute_bound.find(training(FIRST, SECOND, parts=parts), MACHINE)
     assert finding.at == "train.py:8"
     assert finding.upper_bound == pytest.approx(1 / (1 - 0.6 * 0.75))
-    assert "60% of the kernels of a 100 ms step" in finding.evidence
-    assert "those of Conv2D (on 2 lines) at the full size of the input, 72x72" in finding.evidence
-    assert finding.remedy.startswith("strides=2 in the first of them")
+    assert "60% of the kernel time of a 100 ms step" in finding.evidence
+    assert "goes to Conv2D (on 2 lines) at the full size of the input, 72x72" in finding.evidence
+    assert finding.remedy.startswith("use strides=2 in the first of them")
 
 
 def test_two_layers_of_one_line_are_counted_once():
@@ -65,7 +65,7 @@ def test_two_layers_of_one_line_are_counted_once():
 def test_a_long_sequence_may_be_stacked():
     (finding,) = compute_bound.find(training(FRAMES, parts=(of(FRAMES, 0.9),)), MACHINE)
     assert finding.upper_bound == pytest.approx(1 / (1 - 0.9 * 2 / 3))
-    assert finding.remedy.startswith("stack neighbouring steps")
+    assert finding.remedy.startswith("stack neighbouring time steps")
 
 
 @pytest.mark.parametrize(("share", "step"), [(0.25, 1.0), (0.6, 0.4)])

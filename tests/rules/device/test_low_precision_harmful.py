@@ -48,4 +48,4 @@ def test_what_was_not_tried_is_not_claimed():
 def test_the_model_of_a_loop_of_ones_own_is_known_by_what_it_did():
     (finding,) = found(model=None)
     assert "kernels in mixed precision" in finding.evidence
-    assert finding.remedy.startswith("without mixed precision")
+    assert finding.remedy.startswith("train without mixed precision")

@@ -26,7 +26,7 @@ def test_a_step_that_hardly_notices_more_work_is_overhead():
     assert finding.cause == "replica_too_small"
     assert finding.upper_bound == pytest.approx(1 / (0.1 + 0.9 / 4))
     assert "2 replicas with 16 samples each" in finding.evidence
-    assert "another training" in finding.remedy
+    assert "changes the training" in finding.remedy
 
 
 @pytest.mark.parametrize(

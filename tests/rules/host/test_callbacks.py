@@ -38,7 +38,7 @@ def test_one_of_several_can_save_its_own_share_only():
 def test_one_that_traces_is_retracing():
     (finding,) = found(cost(0.1, tracing_s=0.06))
     assert finding.cause == "retracing"
-    assert "60 ms of them" in finding.evidence
+    assert "60 ms of it" in finding.evidence
 
 
 def test_a_short_one_is_not_named():
@@ -61,7 +61,7 @@ def test_one_that_takes_long_after_an_epoch_is_named_where_that_hook_begins():
     (finding,) = of_epochs(cost(0.0, epoch_s=1.0, epoch_hook_at="train.py:12"))
     assert (finding.cause, finding.at, finding.share_of) == ("callbacks", "train.py:12", "an epoch")
     assert finding.upper_bound == pytest.approx(1.5)
-    assert "Watcher takes 1 s an epoch, beside 2 s" in finding.evidence
+    assert "Watcher takes 1 s an epoch; the steps of an epoch take 2 s" in finding.evidence
 
 
 def test_one_that_was_cut_short_takes_longer():

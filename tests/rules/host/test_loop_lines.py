@@ -29,7 +29,7 @@ def test_what_a_line_calls_names_it(work, cause):
     (finding,) = found(line(0.5, work))
     assert (finding.cause, finding.at) == (cause, "train.py:31")
     assert finding.upper_bound == pytest.approx(2.0)
-    assert "50 ms of a 100 ms step pass in line 31 of the loop" in finding.evidence
+    assert "50 ms of a 100 ms step go to line 31 of the loop" in finding.evidence
 
 
 def test_lines_of_one_kind_count_together():

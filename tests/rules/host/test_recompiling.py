@@ -52,7 +52,7 @@ def test_it_costs_what_compiling_comes_to_over_the_whole_training():
 
 def test_a_loop_of_one_s_own_is_told_what_to_type_there():
     (finding,) = found(replace(MANY, trace_s_per_shape=0.5), kind="custom_loop", model=None)
-    assert "compiles the step anew for each, which takes 1.5e+03 ms" in finding.evidence
+    assert "compiles the step for each shape, which takes 1.5e+03 ms" in finding.evidence
     assert finding.remedy.endswith("@tf.function without jit_compile")
 
 
@@ -91,7 +91,7 @@ def test_a_function_for_each_epoch_costs_what_it_takes_beside_one():
     (finding,) = in_each_epoch(3.0)
     assert (finding.cause, finding.at) == ("recompiling", "train.py:9")
     assert finding.upper_bound == pytest.approx((2.0 + 3.0) / 2.0)
-    assert "takes 3 s, and an epoch of 20 steps takes 2 s" in finding.evidence
+    assert "takes 3 s; an epoch of 20 steps takes 2 s" in finding.evidence
 
 
 @pytest.mark.parametrize(("first_s", "workload"), [(0.1, {}), (3.0, {"steps_per_epoch": None})])

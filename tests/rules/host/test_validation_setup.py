@@ -21,7 +21,7 @@ def test_a_slow_validation_is_named_where_its_batches_are_put_together():
     assert (finding.cause, finding.at) == ("validation_setup", "train.py:9")
     assert finding.share == pytest.approx(0.5)
     assert finding.upper_bound == pytest.approx(20 / 11)
-    for figure in ("validation takes 10 s", "epoch of 10 s", "50%", "would take 1 s"):
+    for figure in ("validation takes 10 s", "epoch take 10 s", "50%", "would take 1 s"):
         assert figure in finding.evidence
 
 

@@ -19,7 +19,7 @@ def test_arrays_copied_at_each_step_are_named():
     assert finding.at == "train.py:21"
     assert finding.upper_bound == pytest.approx(2.0)
     assert "80 MB" in finding.evidence
-    assert "50 ms of 100 ms" in finding.evidence
+    assert "50 ms of a 100 ms step" in finding.evidence
 
 
 def test_what_remains_is_the_step_by_itself():

@@ -36,7 +36,7 @@ def test_what_would_take_too_much_is_told_as_it_could_be_kept():
     bytes_ = MapPrefix(op_count=9, bytes_per_element=25_000, cpu_s_per_element=0.08)
     wide = replace(DECODE, bytes_per_element=100_000, narrow_prefix=bytes_, cache_point=point(6.0))
     (finding,) = found(stage(0, "range"), wide)
-    assert "before it is widened, map(decode)" in finding.evidence
+    assert "before the cast to a wider type, map(decode)" in finding.evidence
     for figure in ("1.5 GB", "80 ms"):  # of 90, ten are for widening, in every epoch
         assert figure in finding.evidence
 
@@ -46,7 +46,7 @@ def test_a_cache_that_spares_something_else_is_misplaced():
     (finding,) = found(first, DECODE)
     assert finding.cause == "cache_misplaced"
     assert finding.at == first.at
-    assert "in spite of the cache" in finding.evidence
+    assert "despite the cache" in finding.evidence
     assert "map(decode)" in finding.evidence
 
 

@@ -27,7 +27,7 @@ def test_a_serial_map_is_named_with_its_line():
 def test_one_that_draws_is_told_apart():
     (finding,) = found(stage(0, "range"), stage(1, "map", 0.09, parallelism=1, is_random=True))
     assert finding.cause == "stateful_serial_map"
-    assert "draws or keeps state" in finding.evidence
+    assert "generates random numbers or has state" in finding.evidence
 
 
 def test_its_share_is_not_more_than_the_input_waits():

@@ -28,8 +28,8 @@ def test_filling_the_buffer_is_named_with_its_time_and_size():
     assert finding.at == "train.py:22"
     assert finding.upper_bound > 1.6
     # 1,000 elements of one step each: 42 ms a step
-    assert "trained: 42 s;" in finding.evidence
-    assert "600.0 MB, before the maps 0.1 MB" in finding.evidence
+    assert "waits: 42 s;" in finding.evidence
+    assert "600.0 MB; before the maps, it would take 0.1 MB" in finding.evidence
 
 
 def test_filling_that_fell_into_the_measurement_is_not_taken_for_the_step():

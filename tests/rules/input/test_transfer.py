@@ -27,7 +27,7 @@ def test_floats_that_hold_bytes_are_named_at_the_map_that_makes_them():
     assert finding.cause == "transfer"
     assert finding.upper_bound == pytest.approx(0.1 / 0.07)
     assert finding.at == "train.py:21"
-    for figure in ("40.0 MB", "GPU:0", "40 ms of 100 ms", "as bytes 10.0 MB"):
+    for figure in ("40.0 MB", "GPU:0", "40 ms of a 100 ms step", "as uint8, it would send 10.0 MB"):
         assert figure in finding.evidence
     assert "Rescaling" in finding.remedy
 
@@ -45,13 +45,13 @@ def test_what_is_narrow_already_could_stay_on_the_device():
     (finding,) = found(stage(0, "loop"), sent=narrow)
     assert finding.upper_bound == pytest.approx(2.0)
     assert finding.at == "train.py:41"
-    assert "put it there once" in finding.remedy
+    assert "copy them there once" in finding.remedy
 
 
 def test_in_fit_as_well():
     wide = Transfer(device="GPU:0", batch_bytes=4_000, min_bytes=4_000, wall_s=0.05, cpu_s=0.0)
     (finding,) = found(*WIDE, sent=wide)
-    assert "put it there once" in finding.remedy
+    assert "copy them there once" in finding.remedy
     assert finding.at == "train.py:41"
 
 
@@ -71,7 +71,7 @@ def test_a_map_that_the_step_could_do_is_named_whatever_its_floats_hold():
     (finding,) = found(WIDE[0], last, sent=sent)
     assert finding.upper_bound == pytest.approx(0.1 / 0.07)
     assert finding.at == "train.py:21"
-    assert "as bytes 10.0 MB" in finding.evidence
+    assert "as uint8, it would send 10.0 MB" in finding.evidence
     assert "map_on_device" in finding.remedy
 
 

@@ -98,7 +98,7 @@ def cropping(part_s):
 def test_pixels_that_are_cropped_away_are_named():
     (finding,) = cropping(0.001)
     assert (finding.cause, finding.at) == ("wasted_work", "train.py:7")
-    for figure in ("map(patch) decodes its images whole, and it crops them", "32 ms"):
+    for figure in ("map(patch) decodes whole images, and it crops them", "32 ms"):
         assert figure in finding.evidence
     assert "decode_and_crop_jpeg" in finding.remedy
 
@@ -117,7 +117,7 @@ def test_the_map_that_decodes_is_named_where_the_next_one_crops():
     )
     (finding,) = wasted_work.find(observed(load, patch, shares=WAITING), MACHINE)
     assert finding.at == "train.py:7"
-    assert "map(load) decodes its images whole, and map(patch) crops them" in finding.evidence
+    assert "map(load) decodes whole images, and map(patch) crops them" in finding.evidence
     assert "32 ms" in finding.evidence
 
 

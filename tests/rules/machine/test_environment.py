@@ -31,7 +31,7 @@ def found(busy=2.0, step_s=0.1, **machine):
             "no_accelerator",
             "'' hides it",
         ),
-        ({**GPU, "is_built_with_cuda": False}, "no_accelerator", "made for CPUs only"),
+        ({**GPU, "is_built_with_cuda": False}, "no_accelerator", "supports CPUs only"),
         (GPU, "missing_gpu_library", "NVIDIA H200"),
         (
             {**GPU, "environment_variables": ("CUDA_VISIBLE_DEVICES=0",)},

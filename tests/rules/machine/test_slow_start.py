@@ -22,7 +22,7 @@ def test_preparing_as_long_as_training_doubles_the_run():
     assert (finding.cause, finding.at) == ("slow_start", "train.py:5")
     assert finding.upper_bound == pytest.approx(2.0)
     assert finding.share == pytest.approx(0.5)
-    assert "before its training begins" in finding.evidence
+    assert "before its training starts" in finding.evidence
 
 
 def test_what_takes_less_than_a_second_is_not_named():
@@ -54,7 +54,7 @@ def test_what_passes_in_a_framework_is_not_to_be_written_otherwise():
     line = StartupLine(at="train.py:5", seconds=STEPS * 0.01, is_in_framework=True)
     diagnosis = observed(step_s=0.01, startup_lines=(line,))
     (finding,) = slow_start.find(diagnosis, MACHINE)
-    assert "keep what the call makes" in finding.remedy
+    assert "save the result of the call" in finding.remedy
 
 
 def test_a_short_start_of_a_long_training_is_not_named():

@@ -27,12 +27,14 @@ def find_generator_methods(source: ScriptTree) -> Iterator[RewriteSite]:
         if name not in _METHODS or name == method_name(call):
             continue
         if len([arg for arg in call.args if arg.keyword is None]) > 1:
-            refusal = f"name the arguments behind the generator: their places in {name} are others"
+            refusal = (
+                f"pass the arguments after the generator by name: {name} has them in another order"
+            )
             yield RewriteSite(call, refusal_reason=refusal)
             continue
         refusal = own_method_refusal(source, method_name(call))
         if any(arg.star for arg in call.args):
-            refusal = "it takes arguments by * or **, and some may be of another name now"
+            refusal = "the call passes arguments with * or **, and some of them may have new names"
         if refusal:
             yield RewriteSite(call, refusal_reason=refusal)
             continue

@@ -22,7 +22,10 @@ def own_method_refusal(source: ScriptTree, name: str) -> str:
     own = source.find_function(name)
     if own is None:
         return ""
-    return f"the script has a {name} of its own on line {source.line(own)}, which may be meant"
+    return (
+        f"the script defines its own {name} on line {source.line(own)}, which may be the one it "
+        "uses"
+    )
 
 
 def find_loader_arguments(source: ScriptTree) -> Iterator[RewriteSite]:
@@ -33,7 +36,10 @@ def find_loader_arguments(source: ScriptTree) -> Iterator[RewriteSite]:
         if refusal:
             yield RewriteSite(call, refusal_reason=refusal)
         elif names:
-            told = f"{', '.join(names)}: now of the data, super().__init__(...) of a PyDataset"
+            told = (
+                f"{', '.join(names)}: now arguments of the data, super().__init__(...) of a "
+                "PyDataset"
+            )
             yield RewriteSite(
                 call, told, (Change(call, lambda now: without_arguments(now, REMOVED_ARGUMENTS)),)
             )

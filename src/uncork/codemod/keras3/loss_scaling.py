@@ -25,9 +25,9 @@ GET_UNSCALED_GRADIENTS: Final = "get_unscaled_gradients"
 _SCALES: Final = "scale_loss"
 _APPLY: Final = ("apply_gradients", "apply")
 _BY_HAND: Final = (
-    "would see gradients that are still scaled, as Keras 3 unscales them in apply_gradients: let "
-    "the inner optimizer clip (clipnorm=, global_clipnorm=), or divide by optimizer.dynamic_scale "
-    "for what only looks at them"
+    "would see scaled gradients, because Keras 3 unscales them in apply_gradients: let the inner "
+    "optimizer clip (clipnorm=, global_clipnorm=), or divide by optimizer.dynamic_scale for code "
+    "that only reads them"
 )
 
 
@@ -49,8 +49,8 @@ def _of_one(
         if not scaled or not unscaled:
             missing = GET_UNSCALED_GRADIENTS if scaled else GET_SCALED_LOSS
             raise EditRefused(
-                f"the script has no {missing} of that optimizer: which of the two "
-                "versions of a loss its gradients are of is not plain"
+                f"the script does not call {missing} of that optimizer: it is unclear whether its "
+                "gradients are those of the scaled loss"
             )
         _check_all_scaled(source, unscaled)
         found = [*map(_scaling, scaled), *(_unscaling(source, call) for call in unscaled)]
@@ -70,10 +70,11 @@ def _scaling(call: cst.Call) -> RewriteSite:
 def _unscaling(source: ScriptTree, call: cst.Call) -> RewriteSite:
     if len(call.args) != 1 or call.args[0].star:
         raise EditRefused(
-            f"{GET_UNSCALED_GRADIENTS} on line {source.line(call)} has not one argument"
+            f"{GET_UNSCALED_GRADIENTS} on line {source.line(call)} does not have exactly one "
+            "argument"
         )
     given = call.args[0].value
-    told = f"{GET_UNSCALED_GRADIENTS} goes: apply_gradients unscales"
+    told = f"{GET_UNSCALED_GRADIENTS} is removed: apply_gradients unscales"
     if _is_applied(source, call, receiver(call)):
         return RewriteSite(call, told, (Change(call, lambda now: now.args[0].value),))
     assigned = source.parent(call)
@@ -84,7 +85,7 @@ def _unscaling(source: ScriptTree, call: cst.Call) -> RewriteSite:
         and len(assigned.targets) == len(line.body) == 1
         and isinstance(assigned.targets[0].target, cst.Name)
     ):
-        raise EditRefused(f"what is done with its result on line {source.line(call)} {_BY_HAND}")
+        raise EditRefused(f"the use of its result on line {source.line(call)} {_BY_HAND}")
     name = assigned.targets[0].target.value
     _check_only_applied(source, call, name)
     if source.code(given) == name and isinstance(line, cst.SimpleStatementLine):
@@ -100,8 +101,8 @@ def _check_all_scaled(source: ScriptTree, unscaled: list[cst.Call]) -> None:
         within = {source.enclosing_function(call)} | set(source.ancestors(call))
         if source.code(receiver(call)) == optimizer and not within & unscale:
             raise EditRefused(
-                f"line {source.line(call)} applies gradients that nothing unscales there, which "
-                "Keras 3 would divide by the scale all the same"
+                f"line {source.line(call)} applies gradients that the script does not unscale, and "
+                "Keras 3 would divide them by the scale"
             )
 
 
@@ -117,7 +118,7 @@ def _check_only_applied(source: ScriptTree, call: cst.Call, name: str) -> None:
     ]
     for use in later:
         if not _is_applied(source, use, receiver(call)):
-            raise EditRefused(f"what is done with {name} on line {source.line(use)} {_BY_HAND}")
+            raise EditRefused(f"the use of {name} on line {source.line(use)} {_BY_HAND}")
     if not later:
         raise EditRefused(f"{name} is not applied in the function that unscales it")
 

@@ -77,15 +77,15 @@ def _refused(source: ScriptTree, call: cst.Call) -> str:
     """A scale that does not follow the gradients has no equal."""
     given = find_argument(call, _SCALE)
     if any(arg.star for arg in call.args):
-        return "write its arguments out: what * or ** hand over is not seen"
+        return "write its arguments out: * and ** hide what they pass"
     places = [arg for arg in call.args if arg.keyword is None]
     if len(places) > 1:
         given = call.args[1]
     if given is None or source.code(given.value) in ('"dynamic"', "'dynamic'"):
-        return "" if len(places) < 2 else "name its second argument: loss_scale=..."
+        return "" if len(places) < 2 else "pass its second argument by name: loss_scale=..."
     return (
-        f"{_SCALE}={source.code(given.value)}: Keras 3 scales dynamically; a scale of its own is "
-        "the loss_scale_factor of the inner optimizer"
+        f"{_SCALE}={source.code(given.value)}: Keras 3 scales dynamically; for a fixed scale, set "
+        "loss_scale_factor of the inner optimizer"
     )
 
 

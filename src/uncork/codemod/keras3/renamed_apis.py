@@ -24,7 +24,7 @@ def find_renamed_apis(source: ScriptTree) -> Iterator[RewriteSite]:
     for call in source.calls("compile"):
         given = find_argument(call, _STEPS)
         if given is not None and find_argument(call, _NOW):
-            yield RewriteSite(call, refusal_reason=f"the call gives both {_STEPS} and {_NOW}")
+            yield RewriteSite(call, refusal_reason=f"the call passes both {_STEPS} and {_NOW}")
         elif given is not None and given.keyword is not None:
             change = Change(given.keyword, lambda _: cst.Name(_NOW))
             yield RewriteSite(call, f"{_STEPS} is {_NOW}", (change,))

@@ -19,8 +19,8 @@ from uncork.core.documents.plan import Plan
 from uncork.core.edits.step import StepsPerExecution
 
 MODEL_SETTING_NOTE: Final = (
-    "evaluate and predict of the model go by it, too, and what is loaded from a file of it; under "
-    "the plan fit alone does"
+    "in the script it would also change evaluate and predict, and models loaded from a file; the "
+    "plan changes only fit"
 )
 # Methods of a model that are given steps, and how many arguments stand before these.
 _GIVEN_STEPS: Final = {"evaluate": 5, "predict": 3}
@@ -37,8 +37,8 @@ def write_steps_per_execution(source: ScriptTree, plan: Plan, edit: StepsPerExec
         for call in source.calls(name):
             if not _reads_whole(source, call, before, edit.steps):
                 raise EditRefused(
-                    f"the {name} on line {source.line(call)} may be given a number of steps, and "
-                    f"would read {edit.steps} at a time, beyond it"
+                    f"the {name} on line {source.line(call)} may limit the number of steps, and "
+                    f"would read {edit.steps} at a time, past the limit"
                 )
     steps = str(edit.steps)
     return [

@@ -27,7 +27,7 @@ def write_autotune_off(source: ScriptTree, plan: Plan, edit: AutotuneOff) -> Cha
     text = source.module.code
     free = [name for name in _NAMES if name not in text]
     if not free:
-        raise EditRefused(f"the script has {' and '.join(_NAMES)} already")
+        raise EditRefused(f"the script already has {' and '.join(_NAMES)}")
     name = free[0]
     lines = (f"{name} = {tf}.data.Options()", f"{name}.autotune.enabled = False")
     return [

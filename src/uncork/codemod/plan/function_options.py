@@ -48,10 +48,10 @@ def add_decorator_option(
     }
     defined = [f.name.value for f in source.nodes_of_type(cst.FunctionDef)]
     if len(found) != 1 or any(defined.count(function) > 1 for function in found):
-        raise EditRefused(f"line {line} calls no one function that has @{named} above it")
+        raise EditRefused(f"line {line} does not call a single function with @{named}")
     ((function, decorator),) = found.values()
     if len(source.uses(function.name.value)) > 1:
-        raise EditRefused(f"{function.name.value} is not only called on line {line}")
+        raise EditRefused(f"the script uses {function.name.value} not only on line {line}")
     if isinstance(decorator.decorator, cst.Call):
         check_keyword(decorator.decorator, name, replaceable_values)
 
@@ -84,11 +84,13 @@ def write_jit_compile(source: ScriptTree, plan: Plan, edit: JitCompile) -> Chang
             add_decorator_option(source, plan, "jit_compile", "True", replaceable_values=_UNSET[:2])
         ]
     if any(isinstance(each, LayersInInput) for each in plan.step_edits):
-        raise EditRefused("it is for the step without the layers that the plan runs in the input")
+        raise EditRefused(
+            "it applies to the step without the layers that the plan runs in the input pipeline"
+        )
     if plan.before.workload.steps_per_epoch is None:
         raise EditRefused(
-            "only their end tells how long the data are, and the step that meets it is not counted "
-            "under XLA: the plan leaves that one as it is"
+            "the length of the data is unknown until they end, and XLA would not count the last "
+            "step: the plan leaves that step unmodified"
         )
     return [add_compile_setting(source, plan, "jit_compile", "True", replaceable_values=_UNSET)]
 

@@ -48,9 +48,12 @@ def write_mixed_precision(source: ScriptTree, plan: Plan, edit: DtypePolicy) -> 
         EditRefused: It would do more than the plan does, or less.
     """
     if edit.code_digest:
-        raise EditRefused("it holds while the step of the loop is traced, a policy for good")
+        raise EditRefused(
+            "the plan sets the policy only while the step of the loop is traced; in a script "
+            "it would stay set"
+        )
     if edit.policy == "float32":
-        raise EditRefused("a policy that the script sets would have to be left out")
+        raise EditRefused("the script sets a policy itself, which would have to be removed")
     if edit.float32_layers:
         raise EditRefused(
             f"some layers stay in float32 ({shorten_list(edit.float32_layers)}): give them "
@@ -67,11 +70,11 @@ def _check_alone(source: ScriptTree, plan: Plan) -> None:
     """Refuse where the model is used for more than its one training."""
     found = _OWN_DTYPES.search(source.module.code)
     if found:
-        raise EditRefused(f"the script speaks of dtypes itself ('{found.group().strip()}')")
+        raise EditRefused(f"the script sets dtypes itself ('{found.group().strip()}')")
     fit = check_one_fit(source, plan)
     model, trains_in = receiver(fit), source.enclosing_function(fit)
     if not isinstance(model, cst.Name):
-        raise EditRefused(f"no name, but '{source.code(model)}' is trained")
+        raise EditRefused(f"the script trains '{source.code(model)}', which is not a name")
     if not source.runs_once(fit):
         raise EditRefused(f"the fit on line {source.line(fit)} may train several models")
     _check_callbacks(source, fit)
@@ -82,8 +85,8 @@ def _check_alone(source: ScriptTree, plan: Plan) -> None:
         made = isinstance(parent, cst.Return) and source.enclosing_function(use) is not trains_in
         if called not in _UNMOVED and not made:
             raise EditRefused(
-                f"line {source.line(use)} does something else with the model, which would be in 16 "
-                "bits there, too: under the plan fit alone is"
+                f"line {source.line(use)} uses the model in another way, which would compute in 16 "
+                "bits, too: under the plan, only fit does"
             )
 
 
@@ -91,7 +94,7 @@ def _check_callbacks(source: ScriptTree, fit: cst.Call) -> None:
     """Refuse those that may save the model, or ask it something, while it trains."""
     places = [arg for arg in fit.args if arg.keyword is None]
     if any(arg.star for arg in fit.args) or len(places) > _BEFORE_CALLBACKS:
-        raise EditRefused(f"which callbacks the fit on line {source.line(fit)} has is not plain")
+        raise EditRefused(f"the callbacks of the fit on line {source.line(fit)} are unclear")
     given = find_argument(fit, "callbacks")
     if given is None:
         return
@@ -104,7 +107,7 @@ def _check_callbacks(source: ScriptTree, fit: cst.Call) -> None:
             continue
         if name not in _HARMLESS:
             raise EditRefused(
-                f"what '{source.code(each)}' does with the model while it trains is not plain"
+                f"it is unclear what '{source.code(each)}' does with the model during training"
             )
 
 
@@ -119,7 +122,9 @@ def _check_one_model(source: ScriptTree) -> None:
     outermost = [c for c in made if not any(each in made for each in source.ancestors(c))]
     if len(outermost) > 1:
         lines = ", ".join(str(source.line(each)) for each in outermost)
-        raise EditRefused(f"models are made on lines {lines}, and the plan is for one of them")
+        raise EditRefused(
+            f"the script creates models on lines {lines}, and the plan is for one of them"
+        )
 
 
 def _is_model(source: ScriptTree, call: cst.Call) -> bool:
@@ -131,11 +136,11 @@ def _check_layers(source: ScriptTree, keras: str) -> None:
     _check_one_model(source)
     made = [c for c in source.nodes_of_type(cst.Call) if _is_layer(source, c, keras)]
     if not made:
-        raise EditRefused("the script makes no keras.layers itself")
+        raise EditRefused("the script creates no keras.layers itself")
     for layer in made:
         if not _is_part(source, layer, keras):
             raise EditRefused(
-                f"line {source.line(layer)} makes a layer that need not be one of the model"
+                f"line {source.line(layer)} creates a layer that may not belong to the model"
             )
 
 

@@ -85,13 +85,13 @@ class _Stages:
         """
         if self.lost_to:
             raise EditRefused(
-                f"it changes a stage that {self.lost_to} leaves, and no line of the script's is "
-                "known for that"
+                f"it changes a stage that {self.lost_to} creates, and no line of the script is "
+                "known for that stage"
             )
         stage = self.known[edit.stage] if edit.stage < len(self.known) else None
         moves = isinstance(edit, ShuffleFirst)
         if stage is None or (moves and None in self.known):
-            raise EditRefused("no line of the script's makes the stage that it changes")
+            raise EditRefused("no line of the script creates the stage that it changes")
         return stage
 
     def after(self, edit: Edit, name: str) -> None:
@@ -164,6 +164,6 @@ def _written(
 def _by_hand(step: PlanStep) -> str:
     """What is not written may have words all the same."""
     if not step.source_edit:
-        return "it has no equal in a script"
+        return "a script cannot express it"
     lines = " ".join(line.strip() for line in step.source_edit.splitlines())
-    return f"not written for you; by hand something like: {lines}"
+    return f"Uncork does not write this one; by hand, for example: {lines}"

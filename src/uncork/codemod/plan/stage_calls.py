@@ -51,14 +51,14 @@ def find_stage_call(source: ScriptTree, plan: Plan, stage: Stage, name: str) -> 
     written = source.calls_on_line(source.line_of(stage.at, name), name)
     if len(made) != len(written):
         raise EditRefused(
-            f"{len(made)} stages of kind {stage.kind} come from line {source.line(call)}, and "
-            f"{len(written)} calls of {name} stand there: a library makes some of them, or one "
-            "call goes over several lines"
+            f"{len(made)} stages of kind {stage.kind} come from line {source.line(call)}, which "
+            f"has {len(written)} calls of {name}: a library creates some of them, or a call spans "
+            "several lines"
         )
     if not source.runs_once(call):
         raise EditRefused(
-            f"the {name} on line {source.line(call)} may serve other datasets, too (it stands in a "
-            "loop, or in a function that is called from several places)"
+            f"the {name} on line {source.line(call)} may belong to other datasets, too (it is in a "
+            "loop, or in a function with several callers)"
         )
     return call
 
@@ -102,8 +102,8 @@ def write_cache(source: ScriptTree, plan: Plan, edit: Cache, stage: Stage) -> Ch
     below = stage.cache_point.placed_before if stage.cache_point else ()
     if below:
         raise EditRefused(
-            f"the elements are to be kept below the {' and the '.join(below)}: maps that stand "
-            "above it would have to change places with it"
+            f"the cache belongs before the {' and the '.join(below)}: maps after it would have to "
+            "move before it"
         )
     call = find_stage_call(source, plan, stage, stage.kind)
     return [Change(call, lambda now: append_method_call(now, "cache"), ORDER_AFTER)]
@@ -117,10 +117,12 @@ def write_less_ahead(source: ScriptTree, plan: Plan, edit: LessAhead, stage: Sta
     """
     del edit
     if stage.kind != "prefetch":
-        raise EditRefused("how many calls a parallel map may make at once depends on the machine")
+        raise EditRefused("the best number of parallel calls of a map depends on the machine")
     call = find_stage_call(source, plan, stage, "prefetch")
     if len(call.args) != 1 or call.args[0].star:
-        raise EditRefused(f"the prefetch on line {source.line(call)} has not one argument")
+        raise EditRefused(
+            f"the prefetch on line {source.line(call)} does not have exactly one argument"
+        )
     auto = cst.parse_expression(f"{source.module_alias('tensorflow')}.data.AUTOTUNE")
     return [Change(call.args[0].value, lambda _: auto)]
 
@@ -139,11 +141,14 @@ def write_parallel_map(source: ScriptTree, plan: Plan, edit: ParallelMap, stage:
     call = find_stage_call(source, plan, stage, "map")
     shared = find_shared_dataset(source, call)
     if shared and stage.is_random:
-        raise EditRefused(f"more than the training reads '{shared}', and would draw otherwise, too")
+        raise EditRefused(
+            f"not only the training reads '{shared}': other readers would get other random "
+            "numbers, too"
+        )
     check_keyword(call, _CALLS, ("None",))
     check_keyword(call, "deterministic", ("None", "True"))
     if len([arg for arg in call.args if arg.keyword is None]) > 1:
-        raise EditRefused(f"the map on line {source.line(call)} is given {_CALLS} by its place")
+        raise EditRefused(f"the map on line {source.line(call)} gets {_CALLS} by position")
     return [
         Change(call, lambda now: with_keyword(now, _CALLS, f"{tf}.data.AUTOTUNE")),
         Change(call, lambda now: with_keyword(now, "deterministic", "True")),
@@ -164,15 +169,15 @@ def write_shuffle_first(
     below = receiver(call)
     if len(maps) != 1 or not (isinstance(below, cst.Call) and method_name(below) == "map"):
         raise EditRefused(
-            f"the shuffle on line {source.line(call)} does not stand directly behind the one map "
-            "that it has to change places with"
+            f"the shuffle on line {source.line(call)} does not directly follow the map that it has "
+            "to change places with"
         )
     assert isinstance(call.func, cst.Attribute)
     if "#" in source.code(call.func.dot):
-        raise EditRefused(f"a comment stands above the shuffle on line {source.line(call)}")
+        raise EditRefused(f"the shuffle on line {source.line(call)} has a comment above it")
     above = plan.before.stages[stage.index + 1 : stage.index + 2]
     if above and above[0].kind == "repeat":
-        raise EditRefused("TensorFlow makes one stage of the shuffle and the repeat behind it")
+        raise EditRefused("TensorFlow combines the shuffle and the repeat after it into one stage")
     return [Change(call, _swapped, ORDER_AFTER)]
 
 

@@ -49,7 +49,7 @@ def add_compile_setting(
     """
     work = plan.before.workload
     if work.kind != "fit":
-        raise EditRefused("a loop of the script's own calls no compile")
+        raise EditRefused("the script trains in its own loop, without compile")
     compiles = [call for call in source.calls("compile") if not source.is_imported(receiver(call))]
     if work.step_setup_at is None and len(compiles) == 1:  # re.compile is another one
         call = compiles[0]
@@ -57,8 +57,8 @@ def add_compile_setting(
         call = source.call_at(work.step_setup_at, "compile")
     if not source.runs_once(call):
         raise EditRefused(
-            f"the compile on line {source.line(call)} may set up other models, too (it stands in a "
-            "loop, or in a function that is called from several places)"
+            f"the compile on line {source.line(call)} may set up other models, too (it is in a "
+            "loop, or in a function with several callers)"
         )
     check_one_fit(source, plan)
     _check_is_keras(source, call)
@@ -71,11 +71,11 @@ def _check_is_keras(source: ScriptTree, call: cst.Call) -> None:
     own = [f for f in source.nodes_of_type(cst.FunctionDef) if f.name.value == "compile"]
     if own and source.enclosing_function(call) not in own:
         raise EditRefused(
-            f"the script has a compile of its own on line {source.line(own[0])}, which need not "
-            "take one more argument"
+            f"the script defines its own compile on line {source.line(own[0])}, which may not "
+            "accept another argument"
         )
     if len([arg for arg in call.args if arg.keyword is None]) > _BEFORE:
-        raise EditRefused(f"the compile on line {source.line(call)} gives settings by their place")
+        raise EditRefused(f"the compile on line {source.line(call)} passes settings by position")
 
 
 def check_one_fit(source: ScriptTree, plan: Plan) -> cst.Call:
@@ -109,7 +109,7 @@ def find_training_data(source: ScriptTree, plan: Plan) -> tuple[cst.BaseExpressi
     """
     work = plan.before.workload
     if work.data_kind != "tf.data":
-        raise EditRefused(f"the training is fed by {work.data_kind}, not by tf.data")
+        raise EditRefused(f"the training reads {work.data_kind}, not tf.data")
     if work.kind == "custom_loop":
         loop = _loop_at(source, source.line_of(work.at, "loop"))
         _check_serves_one(source, loop)
@@ -118,22 +118,22 @@ def find_training_data(source: ScriptTree, plan: Plan) -> tuple[cst.BaseExpressi
     _check_serves_one(source, call)
     given = find_argument(call, "x") or (call.args[0] if call.args else None)
     if given is None or given.star or (given.keyword and given.keyword.value != "x"):
-        raise EditRefused(f"the fit on line {source.line(call)} is given its data in another way")
+        raise EditRefused(f"the fit on line {source.line(call)} gets its data in another way")
     return _chained(source, given.value), source.enclosing_statement(call)
 
 
 def _check_serves_one(source: ScriptTree, place: cst.CSTNode) -> None:
     if not source.has_one_caller(place):
         raise EditRefused(
-            f"what line {source.line(place)} reads may be other data, too (it stands in a function "
-            "that is called from several places, or by somebody else)"
+            f"what line {source.line(place)} reads may be other data, too (it is in a function "
+            "with several callers, or with callers outside the script)"
         )
 
 
 def _loop_at(source: ScriptTree, line: int) -> cst.For:
     found = [loop for loop in source.nodes_of_type(cst.For) if source.line(loop) == line]
     if len(found) != 1:
-        raise EditRefused(f"no for statement on line {line}", "for ... in dataset:")
+        raise EditRefused(f"there is no for statement on line {line}", "for ... in dataset:")
     return found[0]
 
 
@@ -142,7 +142,7 @@ def _iterated(loop: cst.For) -> cst.BaseExpression:
     found = loop.iter
     if isinstance(found, cst.Call) and isinstance(found.func, cst.Name):
         if found.func.value not in _TAKES_ONE or not found.args or found.args[0].keyword:
-            raise EditRefused("the loop goes through what a function gives")
+            raise EditRefused("the loop iterates over the result of a function")
         return found.args[0].value
     return found
 
@@ -151,9 +151,12 @@ def _chained(source: ScriptTree, data: cst.BaseExpression) -> cst.BaseExpression
     """An expression that a method of datasets can be put behind."""
     is_chain = isinstance(data, cst.Call) and method_name(data) in _OF_DATASETS
     if not (is_chain or isinstance(data, cst.Name | cst.Attribute)):
-        raise EditRefused(f"no name and no chain of calls, but '{source.code(data)}' is trained on")
+        raise EditRefused(
+            f"the script trains on '{source.code(data)}', which is neither a name nor a chain of "
+            "calls"
+        )
     if isinstance(data, cst.Name) and _is_wrapped(source, data.value):
-        raise EditRefused(f"'{data.value}' is something around a dataset, and none itself")
+        raise EditRefused(f"'{data.value}' wraps a dataset, and is not one itself")
     return data
 
 

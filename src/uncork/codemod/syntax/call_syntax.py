@@ -27,9 +27,9 @@ def check_keyword(call: cst.Call, name: str, replaceable_values: Collection[str]
     if given is not None:
         value = cst.Module([]).code_for_node(given.value)
         if value not in replaceable_values:
-            raise EditRefused(f"the script gives {name}={value} itself")
+            raise EditRefused(f"the script passes {name}={value} itself")
     elif any(arg.star for arg in call.args):
-        raise EditRefused(f"the call takes arguments by * or **, and {name} may be among them")
+        raise EditRefused(f"the call passes arguments with * or **, and {name} may be one of them")
 
 
 def with_keyword(call: cst.Call, name: str, value: str) -> cst.Call:

@@ -46,8 +46,8 @@ class ScriptTree:
             module = cst.parse_module(text)
         except (cst.ParserSyntaxError, SyntaxError, UnicodeDecodeError, LookupError) as error:
             raise WrongUse(
-                f"{path} cannot be read as Python: {str(error).splitlines()[0]}",
-                "a script that Python itself can run",
+                f"cannot read {path} as Python: {str(error).splitlines()[0]}",
+                "a script that Python can run",
                 f"python -m py_compile {path}",
             ) from None
         self._wrapper = metadata.MetadataWrapper(module, unsafe_skip_copy=True)
@@ -121,9 +121,9 @@ class ScriptTree:
         """
         file, _, line = (at or "").rpartition(":")
         if not file:
-            raise EditRefused(f"the plan does not know the line of its {what}")
+            raise EditRefused(f"the plan does not contain the line of its {what}")
         if os.path.abspath(file) != os.path.abspath(self.path):  # noqa: PTH100 - links stay
-            raise EditRefused(f"its {what} stands in {file}, which the plan has no digest of")
+            raise EditRefused(f"its {what} is in {file}, and the plan has no digest of that file")
         return int(line)
 
     def parent(self, node: cst.CSTNode) -> cst.CSTNode | None:
@@ -153,7 +153,7 @@ class ScriptTree:
                 return each
             if isinstance(each, cst.BaseCompoundStatement | cst.SimpleStatementSuite):
                 break
-        raise EditRefused(f"line {self.line(node)} is no statement by itself")
+        raise EditRefused(f"line {self.line(node)} is not a statement of its own")
 
     def runs_once(self, node: cst.CSTNode) -> bool:
         r"""Whether all tells that a line runs once: what is written there serves nothing else.
@@ -221,7 +221,7 @@ class ScriptTree:
         if module == "keras" and "keras" not in found and "tensorflow" in found:
             return f"{found['tensorflow']}.keras"
         if module not in found:
-            raise EditRefused(f"the script has no 'import {module}' that {module} could be had of")
+            raise EditRefused(f"the script does not import {module}")
         return found[module]
 
     def is_imported(self, node: cst.CSTNode) -> bool:

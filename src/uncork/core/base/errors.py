@@ -121,5 +121,5 @@ def describe_error(error: BaseException) -> str:
         >>> describe_error(ValueError("no such layer"))
         "ValueError: 'no such layer'"
     """
-    said = first_line(error)
-    return f"{type(error).__name__}: {quote(said)}" if said else type(error).__name__
+    message = first_line(error)
+    return f"{type(error).__name__}: {quote(message)}" if message else type(error).__name__

@@ -43,7 +43,7 @@ from uncork.core.evidence.stage import Stage
 from uncork.core.evidence.storage import CacheFolder, ColdFiles
 
 DIAGNOSIS_SCHEMA: Final = 5
-# Of a step. Where more may be noise or a brake, nothing was seen that could be called healthy.
+# Of a step. Where more may be noise or a bottleneck, nothing proves that the training is healthy.
 _MOST_UNKNOWN: Final = 0.3
 
 Severity = Literal["speed", "correctness", "environment"]
@@ -117,7 +117,7 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
         step_s_without_tracing: Seconds of a loop's resident step on arguments that it knows, where
             functions are traced anew and that could be tried.
         stages: The input pipeline, source first.
-        findings: Correctness traps first, then by upper bound.
+        findings: Correctness issues first, then by upper bound.
         notes: Things to know that are no finding, e.g. why a probe was left out.
         memory_available_bytes: What a cache could have been given from, when this was measured.
         cache_folder: The folder for files that the user has named; None where there is none.
@@ -256,7 +256,7 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
 
     @property
     def is_inconclusive(self) -> bool:
-        """Noise hides so much of a step that having found no brake proves nothing."""
+        """Noise hides so much of a step that finding no bottleneck proves nothing."""
         return self.breakdown.get("unknown", 0.0) > _MOST_UNKNOWN
 
     @property
@@ -331,9 +331,9 @@ def parse_diagnosis(text: bytes, origin: str = "the diagnosis") -> Diagnosis:
             ...
         uncork.core.base.errors.WrongUse: diagnosis.json has schema 1
           expected: schema 5
-          try: run 'uncork diagnose SCRIPT' to make a new one
+          try: run 'uncork diagnose SCRIPT' to create a new one
     """
-    again = "run 'uncork diagnose SCRIPT' to make a new one"
+    again = "run 'uncork diagnose SCRIPT' to create a new one"
     try:
         schema = msgspec.json.decode(text, type=_OnlySchema).schema
         if schema == DIAGNOSIS_SCHEMA:

@@ -49,12 +49,12 @@ OutcomeName = Literal["kept", "skipped", "rejected", "failed"]
 INTRA_OP_THREADS_VARIABLE: Final = "TF_NUM_INTRAOP_THREADS"
 # Why a step was skipped that may have been worth trying.
 NO_TIME_REASON: Final = (
-    "what is left of the time budget is kept for confirming a result; raise it with --budget"
+    "the time budget is used up, except for the time to confirm a result; try a longer --budget"
 )
 # A note.
 LOOP_ENDED_NOTE: Final = (
-    "the loop ended by itself, and the rest of the road was not tried: let it run longer, with "
-    "more steps or epochs"
+    "the loop ended before Uncork could try all optimizations: let it run longer, with more steps "
+    "or epochs"
 )
 
 
@@ -84,11 +84,11 @@ class Proof(Record, frozen=True, kw_only=True):
 
 
 class PlanStep(Record, frozen=True, kw_only=True):
-    """One optimization of the road and what became of it.
+    """One optimization and its outcome.
 
     Attributes:
         name: Of the optimization: its file, its documentation page.
-        stage: Where on the road it stands.
+        stage: Its place in the order of optimizations.
         outcome: ``kept``, ``skipped`` (not tried), ``rejected`` (tried, not kept) or ``failed``.
         reason: One sentence.
         guarantee: What it promises; None when it was skipped before that mattered.
@@ -229,11 +229,11 @@ class Plan(Record, frozen=True, kw_only=True):
     def baseline_description(self) -> str:
         """What it is compared with: the training as written, or as it fits into memory."""
         if not self.steps_needed_for_memory:
-            return "as written"
+            return "unmodified"
         in_parts = any(
             isinstance(e, MicroBatches) for s in self.steps_needed_for_memory for e in s.edits
         )
-        return "in parts" if in_parts else "with activations made again"
+        return "with micro-batches" if in_parts else "with recomputed activations"
 
     @property
     def edits(self) -> tuple[Edit, ...]:
@@ -372,7 +372,7 @@ def parse_plan(text: bytes, origin: str = "the plan") -> Plan:
         PlanRefused: It is not JSON, of a newer schema, misses or misnames a field, or its content
             is not what was sealed.
     """
-    again = "run 'uncork tune SCRIPT' to make a new one"
+    again = "run 'uncork tune SCRIPT' to create a new one"
     try:
         schema = msgspec.json.decode(text, type=_OnlySchema).schema
     except _UNREADABLE as error:
@@ -412,6 +412,6 @@ def load_plan(path: Path) -> Plan:
     except OSError as error:
         raise PlanRefused(
             f"cannot read the plan {path}: {error.strerror}",
-            "a plan.json made by 'uncork tune'",
+            "a plan.json written by 'uncork tune'",
             "uncork tune SCRIPT",
         ) from error

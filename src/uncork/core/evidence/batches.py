@@ -170,7 +170,7 @@ class MemoryOverflow(Record, frozen=True, kw_only=True):
 
     @property
     def description(self) -> str:
-        """In what way it is trained all the same.
+        """How the training fits into memory, as part of a sentence.
 
         Example:
             >>> MemoryOverflow(
@@ -180,11 +180,11 @@ class MemoryOverflow(Record, frozen=True, kw_only=True):
             ...     peak_bytes=9,
             ...     fitting_rows_peak_bytes=5,
             ... ).description
-            'with activations made again, in 4 segments'
+            'with recomputed activations, in 4 segments'
         """
         if self.segments:
-            return f"with activations made again, in {self.segments} segments"
-        return f"in {self.parts} parts"
+            return f"with recomputed activations, in {self.segments} segments"
+        return f"in {self.parts} micro-batches"
 
 
 def is_nearly_divisible(batch_count: int, batch_multiplier: int) -> bool:

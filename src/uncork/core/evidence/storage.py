@@ -83,14 +83,16 @@ def folder_name_refusal(folder: str) -> str:
 
     Example:
         >>> folder_name_refusal("/data/my photos"), folder_name_refusal("/data/[1]")
-        ('', 'its name holds one of * ? [ ] or a backslash, which TensorFlow takes for patterns')
+        ('', 'its name contains one of * ? [ ] or a backslash, which TensorFlow reads as a pattern')
     """
     if _PATTERNS & set(folder):
-        return "its name holds one of * ? [ ] or a backslash, which TensorFlow takes for patterns"
+        return (
+            "its name contains one of * ? [ ] or a backslash, which TensorFlow reads as a pattern"
+        )
     try:
         folder.encode()
     except UnicodeEncodeError:
-        return "its name is not UTF-8, and a plan could not hold it"
+        return "its name is not UTF-8, so a plan cannot contain it"
     return ""
 
 

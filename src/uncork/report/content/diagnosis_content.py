@@ -57,7 +57,7 @@ CEILING_LABELS: Final = {
     "disk": "reading from the disk",
 }
 
-Tone = Literal["healthy", "brake", "unknown"]
+Tone = Literal["healthy", "bottleneck", "unknown"]
 
 
 class VerdictText(Record, frozen=True, kw_only=True):
@@ -194,28 +194,33 @@ def verdict(diagnosis: WorkloadDiagnosis) -> VerdictText:
         finite_or_none(diagnosis.headroom),
     )
     trains = f"{at} trains {format_count(measured)} samples/s"
-    brake, traps = main_bottleneck(diagnosis), _traps(diagnosis)
+    bottleneck, warning = main_bottleneck(diagnosis), _correctness_warning(diagnosis)
     if ceiling is None or headroom is None:
-        sentence = f"{trains}; how fast this machine could go is unknown."
+        sentence = f"{trains}; how fast this machine could train is unknown."
     elif headroom < MIN_HEADROOM_SHOWN:
         sentence = (
             f"{trains}, {format_percent(1 / max(headroom, 1.0))} of what its training step allows."
         )
     else:
         sentence = (
-            f"{trains}; this machine could do {format_count(ceiling)} ({format_ratio(headroom)})."
+            f"{trains}; this machine could train {format_count(ceiling)} "
+            f"({format_ratio(headroom)})."
         )
-    if brake is not None:
-        return VerdictText(sentence=sentence, cause=f"Brake: {_named(brake)}.{traps}", tone="brake")
+    if bottleneck is not None:
+        return VerdictText(
+            sentence=sentence,
+            cause=f"Bottleneck: {_named(bottleneck)}.{warning}",
+            tone="bottleneck",
+        )
     if diagnosis.is_inconclusive:
-        cause = f"The noise hides its brakes: try again with a longer --budget.{traps}"
+        cause = f"Noise hides the bottlenecks. Try a longer --budget.{warning}"
         return VerdictText(sentence=sentence, cause=cause, tone="unknown")
     healthy = any(each.cause == "healthy" for each in diagnosis.findings)
     if healthy or (headroom is not None and headroom < MIN_HEADROOM_SHOWN):
         return VerdictText(
-            sentence=sentence, cause=f"{HEALTHY_TEXT.capitalize()}.{traps}", tone="healthy"
+            sentence=sentence, cause=f"{HEALTHY_TEXT.capitalize()}.{warning}", tone="healthy"
         )
-    return VerdictText(sentence=sentence, cause=f"No cause was found.{traps}", tone="unknown")
+    return VerdictText(sentence=sentence, cause=f"Uncork found no cause.{warning}", tone="unknown")
 
 
 def main_bottleneck(diagnosis: WorkloadDiagnosis) -> Finding | None:
@@ -244,9 +249,9 @@ def cost_text(finding: Finding) -> str:
         '88 % of the whole run, up to 8.7x'
     """
     if finding.severity == "correctness":
-        return "spoils the training"
+        return "makes the training wrong"
     if _is_untold(finding):
-        return "how much it costs is not known"
+        return "its cost is unknown"
     gain = format_ratio_interval(finding.upper_bound, finding.upper_bound_interval)
     return f"{format_percent(finding.share)} of {finding.share_of}, up to {gain}"
 
@@ -323,8 +328,8 @@ def machine_rows(machine: Machine) -> tuple[tuple[str, str], ...]:
 def overhead_sentence(overhead: Overhead) -> str:
     """What looking cost."""
     return (
-        f"Looking cost {format_percent(overhead.step_share)} of a measured step"
-        f" and {format_duration(overhead.total_s)} in all."
+        f"The diagnosis took {format_percent(overhead.step_share)} of a measured step and "
+        f"{format_duration(overhead.total_s)} in all."
     )
 
 
@@ -352,14 +357,14 @@ def noise_sentence(measurement: Measurement) -> str:
 def next_command(diagnosis: Diagnosis) -> str:
     """What to type next: look at the environment, tune, or just train."""
     script = shlex.quote(diagnosis.script)
-    brakes = [(each, main_bottleneck(each)) for each in diagnosis.workloads]
-    found = [(each.workload, brake) for each, brake in brakes if brake is not None]
+    bottlenecks = [(each.workload, main_bottleneck(each)) for each in diagnosis.workloads]
+    known = [(workload, finding) for workload, finding in bottlenecks if finding is not None]
     if not diagnosis.script:  # it was asked for from Python
-        return "plan = uncork.tune(model, data)" if found else "model.fit(data)"
-    if not found:
+        return "plan = uncork.tune(model, data)" if known else "model.fit(data)"
+    if not known:
         return f"python {script}"
-    workload, brake = max(found, key=lambda pair: _weight(pair[1]))
-    if brake.severity == "environment":
+    workload, bottleneck = max(known, key=lambda pair: _weight(pair[1]))
+    if bottleneck.severity == "environment":
         return f"uncork diagnose {script}"  # once that is mended
     return f"uncork tune {training_option(workload)}{script}"
 
@@ -377,10 +382,10 @@ def _named(finding: Finding) -> str:
     return finding.cause + (f" at {finding.at}" if finding.at else "")
 
 
-def _traps(diagnosis: WorkloadDiagnosis) -> str:
+def _correctness_warning(diagnosis: WorkloadDiagnosis) -> str:
     """Speed, good or bad, does not hide that the training is spoilt."""
-    traps = [_named(f) for f in diagnosis.findings if f.severity == "correctness"]
-    return f" But this spoils the training: {', '.join(traps)}." if traps else ""
+    causes = [_named(f) for f in diagnosis.findings if f.severity == "correctness"]
+    return f" But this makes the training wrong: {', '.join(causes)}." if causes else ""
 
 
 def _step_sets_pace(diagnosis: WorkloadDiagnosis, stages: tuple[StageRow, ...]) -> bool:

@@ -42,7 +42,7 @@ def kernel_rows(diagnosis: WorkloadDiagnosis) -> tuple[KernelRow, ...]:
             calls_per_step=part.calls_per_step,
             seconds=part.share * step_s,
             share=part.share,
-            trait=f"a loop of {part.loop_iterations} rounds" if part.loop_iterations else "",
+            trait=f"a loop of {part.loop_iterations} iterations" if part.loop_iterations else "",
         )
         for part in diagnosis.kernels
     )

@@ -1,4 +1,4 @@
-"""What a report says about a plan: the road taken, what proves it, what was not worth it."""
+"""What a report says about a plan: the optimizations, their proofs, and what was not accepted."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from uncork.report.content.plan_sentences import (
 )
 from uncork.report.content.remedies import steps_for_findings
 
-PointKind = Literal["baseline", "kept", "rejected", "failed", "confirmed"]
+PointKind = Literal["baseline", "accepted", "rejected", "failed", "confirmed"]
 
 
 class ChartPoint(Record, frozen=True, kw_only=True):
-    """One stop on the road.
+    """One column of the speed chart.
 
     Attributes:
         samples_per_s: Speed with this step in force; for a rejected one the speed it would have
@@ -238,11 +238,13 @@ def _point(step: PlanStep, now: float | None) -> ChartPoint:
     ratio = finite_or_none(step.measured.ratio) if step.measured else None
     would_be = None if step.is_secondary else _times(now, ratio)
     spread = None if step.is_secondary else step.measured
-    kept = step.outcome == "kept"
+    is_accepted = step.outcome == "kept"
     return ChartPoint(
-        kind="kept" if kept else "failed" if step.outcome == "failed" else "rejected",
+        kind="accepted" if is_accepted else "failed" if step.outcome == "failed" else "rejected",
         label=format_words(step.name),
-        samples_per_s=(finite_or_none(step.samples_per_s) or would_be or now) if kept else would_be,
+        samples_per_s=(finite_or_none(step.samples_per_s) or would_be or now)
+        if is_accepted
+        else would_be,
         gain=format_ratio(ratio) if step.measured else "",
         interval=_interval(step),
         predicted=_predicted(step),

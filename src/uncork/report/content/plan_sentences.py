@@ -36,7 +36,7 @@ def plan_verdict(plan: Plan) -> VerdictText:
     """From where to where, how sure, and how much is left; nothing unproven is called faster."""
     at = plan.before.workload.at
     if not plan.accepted_steps or plan.accepted_steps == plan.steps_needed_for_memory:
-        return _nothing_kept(plan)
+        return _nothing_accepted(plan)
     speeds = (
         f"{format_count(plan.baseline.samples_per_s)} to {format_count(plan.tuned.samples_per_s)} "
         "samples/s"
@@ -48,20 +48,24 @@ def plan_verdict(plan: Plan) -> VerdictText:
         return VerdictText(sentence=sentence, cause=_guaranteed(plan), tone="healthy")
     if plan.speedup.verdict == "slower":
         sentence = f"{at} is slower with this plan: {speeds}."
-        return VerdictText(sentence=sentence, cause="Do not use it; tune again.", tone="brake")
+        return VerdictText(
+            sentence=sentence, cause="Do not use the plan. Tune again.", tone="bottleneck"
+        )
     if _validates_faster(plan) and plan.validation_times:
-        found = plan.validation_times
-        took = f"{format_duration(found.baseline_s)} to {format_duration(found.tuned_s)}"
-        sentence = f"{at} validates {format_ratio(found.speedup.ratio)} as fast: {took}."
+        times = plan.validation_times
+        took = f"{format_duration(times.baseline_s)} to {format_duration(times.tuned_s)}"
+        sentence = f"{at} validates {format_ratio(times.speedup.ratio)} as fast: {took}."
         return VerdictText(sentence=sentence, cause=_guaranteed(plan), tone="healthy")
     saving = _saves_faster(plan)
     if saving and saving.measured:
         ratio = format_ratio(saving.measured.ratio)
-        sentence = f"{at} trains and saves {ratio} as fast: its checkpoints are written beside it."
+        sentence = (
+            f"{at} trains and saves {ratio} as fast: it writes its checkpoints asynchronously."
+        )
         return VerdictText(sentence=sentence, cause=_guaranteed(plan), tone="healthy")
-    sentence = f"{at}: no speed-up is proven ({speeds})."
+    sentence = f"{at}: Uncork proved no speed-up ({speeds})."
     gave = f"Fresh processes gave {format_interval(plan.speedup.low, plan.speedup.high)}."
-    cause = gave if plan.speedup.n_processes > 1 else "Fresh processes have not confirmed it."
+    cause = gave if plan.speedup.n_processes > 1 else "Fresh processes did not confirm it."
     return VerdictText(sentence=sentence, cause=cause, tone="unknown")
 
 
@@ -69,22 +73,22 @@ def confirmation_sentence(plan: Plan) -> str:
     """What fresh processes, baseline and plan in turn, had to say."""
     speedup = plan.speedup
     if not plan.accepted_steps:
-        return "nothing was kept, so there is nothing to confirm"
+        return "no optimization was accepted, so there is nothing to confirm"
     if not speedup.n_processes:
         return "not confirmed in fresh processes"
     if plan.steps_needed_for_memory == plan.accepted_steps:
-        return "it trains in a fresh process, where as written it runs out of memory"
+        return "the plan trains in a fresh process, where the original runs out of memory"
     figures = f"{format_ratio(speedup.ratio)} ({format_interval(speedup.low, speedup.high)})"
-    said = {"faster": "faster", "slower": "slower", "not_proven": "not proven"}[speedup.verdict]
+    verdict = {"faster": "faster", "slower": "slower", "not_proven": "not proven"}[speedup.verdict]
     where = f"{speedup.n_processes} fresh processes" if speedup.n_processes > 1 else "one process"
-    return f"{figures} in {where}: {said}"
+    return f"{figures} in {where}: {verdict}"
 
 
 def finish_sentence(time: TimeToFinish | None) -> str:
     """The whole training, start-up and caches counted."""
     if time is None:
         return ""
-    how = "extrapolated from the steady speed" if time.is_extrapolated else "as run"
+    how = "extrapolated from the steady state" if time.is_extrapolated else "measured"
     return (
         f"{format_duration(time.baseline_s)} before, {format_duration(time.tuned_s)} after ({how})"
     )
@@ -111,9 +115,9 @@ def cost_sentence(plan: Plan) -> str:
     if saved is None or finite_or_none(plan.tuning_cost_s) is None or not is_proven(plan):
         return f"{cost}."
     if saved <= 0:
-        return f"{cost}; a training this short gains nothing from it."
+        return f"{cost}; a training this short does not repay it."
     runs = max(math.ceil(plan.tuning_cost_s / saved), 1)
-    return f"{cost}; it has paid for itself after {runs:,} training{'s' if runs > 1 else ''}."
+    return f"{cost}; it pays off after {runs:,} training{'s' if runs > 1 else ''}."
 
 
 def policy_sentence(plan: Plan) -> str:
@@ -156,30 +160,33 @@ def _saves_faster(plan: Plan) -> PlanStep | None:
     return next((step for step in plan.accepted_steps if step.is_for_checkpoints), None)
 
 
-def _nothing_kept(plan: Plan) -> VerdictText:
+def _nothing_accepted(plan: Plan) -> VerdictText:
     at, speed = plan.before.workload.at, format_count(plan.baseline.samples_per_s)
     if plan.steps_needed_for_memory:
         sentence = f"{at} trains {plan.baseline_description}, at {speed} samples/s."
         return VerdictText(
-            sentence=sentence, cause="As written it runs out of memory.", tone="healthy"
+            sentence=sentence, cause="The original runs out of memory.", tone="healthy"
         )
-    sentence = f"{at} trains {speed} samples/s and is left as it is."
+    sentence = f"{at} trains {speed} samples/s. Uncork leaves it unmodified."
     headroom = finite_or_none(plan.before.headroom)
-    brakes = [f.cause for f in plan.before.findings if f.cause != "healthy"]
-    if not brakes and headroom is not None and headroom < MIN_HEADROOM_SHOWN:
+    causes = [f.cause for f in plan.before.findings if f.cause != "healthy"]
+    if not causes and headroom is not None and headroom < MIN_HEADROOM_SHOWN:
         return VerdictText(sentence=sentence, cause=f"{HEALTHY_TEXT.capitalize()}.", tone="healthy")
-    brake = f"{format_words(brakes[0]).capitalize()} was found" if brakes else ""
-    tried = "no step on the road was faster and kept its promise"
-    tried = tried if plan.steps else "nothing on the road was tried"
+    finding = f"Uncork found {format_words(causes[0])}" if causes else ""
+    tried = "no optimization was faster and kept its guarantee"
+    tried = tried if plan.steps else "Uncork tried no optimization"
     if LOOP_ENDED_NOTE in plan.notes:
         tried = LOOP_ENDED_NOTE
-    cause = f"{brake}, but {tried}." if brake else f"{tried[0].upper()}{tried[1:]}."
+    cause = f"{finding}, but {tried}." if finding else f"{tried[0].upper()}{tried[1:]}."
     answer = _refused_answer(plan)
     if answer and LOOP_ENDED_NOTE not in plan.notes:
-        cause = f"{brake}; {format_words(answer.name)}: {answer.reason}."
+        cause = f"{finding}; {format_words(answer.name)}: {answer.reason}."
     untried = sum(step.reason == NO_TIME_REASON for step in plan.steps)
     if untried:
-        cause += f" For {untried} of {len(plan.steps)} there was no time: raise it with --budget."
+        cause += (
+            f" For {untried} of {len(plan.steps)} optimizations there was no time. Try a longer "
+            "--budget."
+        )
     return VerdictText(sentence=sentence, cause=cause, tone="unknown")
 
 

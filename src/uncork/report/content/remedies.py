@@ -1,4 +1,4 @@
-"""Which steps of the road answer which cause: of what was not tried, these say most."""
+"""Which optimizations remove which cause: the reasons for not trying these say most."""
 
 from __future__ import annotations
 

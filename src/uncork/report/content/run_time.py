@@ -47,7 +47,7 @@ def run_parts(diagnosis: WorkloadDiagnosis) -> tuple[RunPart, ...]:
     shown = [each for each in found if each[1] >= _WORTH_A_ROW * whole]
     rest = whole - sum(seconds for _, seconds, _ in shown)
     if rest > 0:
-        shown.append(("all else", rest, None))
+        shown.append(("everything else", rest, None))
     return tuple(
         RunPart(label=label, seconds=seconds, share=seconds / whole, at=at)
         for label, seconds, at in shown

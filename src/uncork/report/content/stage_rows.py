@@ -181,9 +181,9 @@ def _runs(stage: Stage) -> str:
         return (
             "parallel (auto)"
             if stage.autotuned_parallelism is None
-            else f"{stage.autotuned_parallelism} at once, auto"
+            else f"{stage.autotuned_parallelism} in parallel, auto"
         )
-    return "serial" if parallelism == 1 else f"{parallelism} at once"
+    return "serial" if parallelism == 1 else f"{parallelism} in parallel"
 
 
 def _traits(stage: Stage) -> tuple[str, ...]:

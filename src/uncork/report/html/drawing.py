@@ -22,7 +22,7 @@ _TOP: Final = 46.0
 _BOTTOM: Final = 62.0
 _NARROWEST_COLUMN: Final = 92.0
 
-# A ceiling further above than this would press the road flat; it is then named, not drawn to scale.
+# A ceiling further above than this would press the chart flat: it is named, not drawn to scale.
 _CEILING_IN_SIGHT: Final = 2.5
 # Room that the labels of a tread need below it, or above it, to stay legible.
 _LABELS: Final = 64.0
@@ -65,7 +65,7 @@ class Scale(Record, frozen=True, kw_only=True):
 
 
 class Column(Record, frozen=True, kw_only=True):
-    """One stop of the road.
+    """One column of the chart.
 
     Attributes:
         point: What is drawn.
@@ -99,7 +99,7 @@ class CeilingLine(Record, frozen=True, kw_only=True):
 
 
 class ChartDrawing(Record, frozen=True, kw_only=True):
-    """Everything the road chart needs; ``stairs`` and ``area`` are SVG paths."""
+    """Everything that the speed chart needs; ``stairs`` and ``area`` are SVG paths."""
 
     width: float
     height: float
@@ -132,16 +132,16 @@ class PredictionDot(Record, frozen=True, kw_only=True):
     high: float
 
 
-def draw_chart(road: SpeedChart) -> ChartDrawing:
-    """Lay out the road chart."""
-    points = road.points
+def draw_chart(chart: SpeedChart) -> ChartDrawing:
+    """Lay out the speed chart."""
+    points = chart.points
     width = max(_WIDTH, _LEFT + _RIGHT + len(points) * _NARROWEST_COLUMN)
     each = (width - _LEFT - _RIGHT) / len(points)
-    scale, ceiling = _scale(road)
+    scale, ceiling = _scale(chart)
     columns: list[Column] = []
     level = scale.bottom
     for number, point in enumerate(points):
-        if point.kind in ("baseline", "kept", "confirmed") and point.samples_per_s is not None:
+        if point.kind in ("baseline", "accepted", "confirmed") and point.samples_per_s is not None:
             level = scale.y(point.samples_per_s)
         slot = Slot(x=_LEFT + number * each, width=each, y=level)
         columns.append(_column(point, slot, scale, ceiling))
@@ -220,20 +220,20 @@ def draw_prediction_dots(
     )
 
 
-def _scale(road: SpeedChart) -> tuple[Scale, CeilingLine | None]:
+def _scale(chart: SpeedChart) -> tuple[Scale, CeilingLine | None]:
     """The axis, and the ceiling on it if one is known."""
-    forced = [p.samples_per_s or 0.0 for p in road.points if p.kind not in ("rejected", "failed")]
-    tried = [p.samples_per_s or 0.0 for p in road.points]
+    forced = [p.samples_per_s or 0.0 for p in chart.points if p.kind not in ("rejected", "failed")]
+    tried = [p.samples_per_s or 0.0 for p in chart.points]
     # A rejected step may have been absurdly fast; it must not press the rest flat.
     most = min(max(tried), 1.6 * max(forced)) or 1.0
-    if road.ceiling is None:
+    if chart.ceiling is None:
         return Scale(max_samples_per_s=most * 1.15), None
-    if road.ceiling > most * _CEILING_IN_SIGHT:
+    if chart.ceiling > most * _CEILING_IN_SIGHT:
         return Scale(max_samples_per_s=most * 1.5), CeilingLine(
-            y=_TOP, samples_per_s=road.ceiling, is_above_chart=True
+            y=_TOP, samples_per_s=chart.ceiling, is_above_chart=True
         )
-    scale = Scale(max_samples_per_s=max(most, road.ceiling) * 1.1)
-    line = CeilingLine(y=scale.y(road.ceiling), samples_per_s=road.ceiling, is_above_chart=False)
+    scale = Scale(max_samples_per_s=max(most, chart.ceiling) * 1.1)
+    line = CeilingLine(y=scale.y(chart.ceiling), samples_per_s=chart.ceiling, is_above_chart=False)
     return scale, line
 
 

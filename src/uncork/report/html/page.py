@@ -49,7 +49,7 @@ def plan_html(plan: Plan, path: str = "plan.json") -> str:
     return _render(
         "plan.html.j2",
         info=info,
-        road=draw_chart(info.chart),
+        chart=draw_chart(info.chart),
         dots=draw_prediction_dots(info.predictions),
     )
 
@@ -95,7 +95,7 @@ def save_report(html: str, path: Path) -> None:
         write_atomically(path, html.encode())
     except OSError as error:
         raise WrongUse(
-            f"the report could not be written to {path}: {error.strerror or error}",
-            "a path on a disk with space, in a folder that may be written",
+            f"cannot write the report to {path}: {error.strerror or error}",
+            "a folder with free space and permission to write",
             "free some space or choose another folder, then: uncork report FILE",
         ) from error

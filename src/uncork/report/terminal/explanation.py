@@ -14,8 +14,8 @@ from uncork.report.terminal.tables import stage_table
 from uncork.report.terminal.text import render_text, style_with_min_width
 
 _NO_LINES: Final = (
-    "Lines are kept of datasets made after Uncork was imported, behind TensorFlow, or used: make "
-    "the dataset again."
+    "Uncork knows the lines only of datasets created after it was imported. Import Uncork after "
+    "TensorFlow, then create the dataset again."
 )
 
 
@@ -28,7 +28,7 @@ def explanation_text(
     """
     style = style_with_min_width(width, color, unicode)
     alone = (
-        f"gives {format_rate(explanation.elements_per_s)} alone, "
+        f"gives {format_rate(explanation.elements_per_s)} in isolation, "
         f"{format_duration(explanation.cpu_s_per_element)} of CPU each, on {explanation.cpus:g} "
         "cores"
     )

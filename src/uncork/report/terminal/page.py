@@ -56,7 +56,11 @@ MAX_NOTES: Final = 2
 
 _BAR_WIDTH: Final = 60
 
-_TONES: Final[dict[Tone, str]] = {"healthy": "bold green", "brake": "bold red", "unknown": "bold"}
+_TONES: Final[dict[Tone, str]] = {
+    "healthy": "bold green",
+    "bottleneck": "bold red",
+    "unknown": "bold",
+}
 _PART_STYLES: Final = {
     "input": "red",
     "host": "yellow",
@@ -64,7 +68,7 @@ _PART_STYLES: Final = {
     "compile": "magenta",
     "unknown": "bright_black",
 }
-_POINT_STYLES: Final = {"kept": "green", "rejected": "yellow", "failed": "red"}
+_POINT_STYLES: Final = {"accepted": "green", "rejected": "yellow", "failed": "red"}
 
 # Each category has a shape of its own: colour alone tells nothing to some readers and most logs.
 _BLOCKS: Final = {"input": "█", "host": "▓", "step": "▒", "compile": "▚", "unknown": "░"}
@@ -106,7 +110,7 @@ def plan_text(
     info = plan_info(plan, path)
     blocks: list[RenderableType] = [_verdict(info.verdict)]
     if info.accepted or info.not_accepted:
-        blocks.append(_road(info, style.width))
+        blocks.append(_optimizations(info, style.width))
     blocks.append(titled_block("One step", _step_times(info.step_times, style.width)))
     if info.skipped:
         blocks.append(_skipped(info, style.width))
@@ -154,11 +158,11 @@ def _workload(info: WorkloadInfo, width: int) -> list[RenderableType]:
 
 
 def _notes(notes: Sequence[str], width: int) -> RenderableType:
-    told = [one_line(f"Note: {note}", 2 * (width - 6)) for note in notes[:MAX_NOTES]]
+    lines = [one_line(f"Note: {note}", 2 * (width - 6)) for note in notes[:MAX_NOTES]]
     more = len(notes) - MAX_NOTES
     if more > 0:
-        told.append(f"({more} more note{'s' if more > 1 else ''} in the HTML report)")
-    return Text("\n".join(told), style="dim")
+        lines.append(f"({more} more note{'s' if more > 1 else ''} in the HTML report)")
+    return Text("\n".join(lines), style="dim")
 
 
 def _verdict(verdict: VerdictText) -> RenderableType:
@@ -241,7 +245,7 @@ def _findings(findings: Sequence[Finding], width: int) -> RenderableType:
     return titled_block("Findings", Group(*rows), MAX_FINDINGS, len(findings))
 
 
-def _road(info: PlanInfo, width: int) -> RenderableType:
+def _optimizations(info: PlanInfo, width: int) -> RenderableType:
     full = width >= MIN_FULL_WIDTH
     grid = borderless_table(
         "", "samples/s", "gain", *(["expected"] if full else []), "guarantee", ""
@@ -249,30 +253,30 @@ def _road(info: PlanInfo, width: int) -> RenderableType:
     baseline, *rest = (point for point in info.chart.points if point.kind != "confirmed")
     grid.add_row("  baseline", align_right(format_count(baseline.samples_per_s)))
     for point in _shown(rest):
-        grid.add_row(*_road_row(point, full, width), style=_POINT_STYLES[point.kind])
+        grid.add_row(*_optimization_row(point, full, width), style=_POINT_STYLES[point.kind])
     last = Text(info.confirmation_text, style="bold")
-    return titled_block("Road", Group(grid, last), len(_shown(rest)), len(rest))
+    return titled_block("Optimizations", Group(grid, last), len(_shown(rest)), len(rest))
 
 
 def _shown(points: Sequence[ChartPoint]) -> list[ChartPoint]:
-    """All that is in force, and as many of the others as there is room for, in their order."""
-    room = MAX_TRIED - sum(point.kind == "kept" for point in points)
-    found: list[ChartPoint] = []
+    """All accepted optimizations, and as many of the others as fit, in their order."""
+    room = MAX_TRIED - sum(point.kind == "accepted" for point in points)
+    shown: list[ChartPoint] = []
     for point in points:
-        if point.kind == "kept" or room > 0:
-            found.append(point)
-            room -= point.kind != "kept"
-    return found
+        if point.kind == "accepted" or room > 0:
+            shown.append(point)
+            room -= point.kind != "accepted"
+    return shown
 
 
-def _road_row(point: ChartPoint, full: bool, width: int) -> list[RenderableType]:
-    kept = point.kind == "kept"
-    figures = [format_count(point.samples_per_s) if kept else "", point.gain, point.predicted]
+def _optimization_row(point: ChartPoint, full: bool, width: int) -> list[RenderableType]:
+    accepted = point.kind == "accepted"
+    figures = [format_count(point.samples_per_s) if accepted else "", point.gain, point.predicted]
     return [
-        f"{'✓' if kept else '✗'} {one_line(point.label, 20)}",
+        f"{'✓' if accepted else '✗'} {one_line(point.label, 20)}",
         *map(align_right, figures if full else figures[:2]),
         point.guarantee or "",
-        one_line((point.proof if kept else "") or point.reason, width - (68 if full else 58)),
+        one_line((point.proof if accepted else "") or point.reason, width - (68 if full else 58)),
     ]
 
 
@@ -296,7 +300,7 @@ def _footer(info: DiagnosisInfo) -> RenderableType:
     lines = [_machine(info.machine), info.overhead]
     if info.undiagnosed_at:
         lines.append(
-            "Also reached: "
+            "Also reached, not diagnosed: "
             f"{', '.join(escape_control_characters(at) for at in info.undiagnosed_at[:4])}."
         )
     return Text("\n".join(lines), style="dim")

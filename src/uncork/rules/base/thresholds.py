@@ -1,12 +1,11 @@
-"""What all rules share: when a brake is worth naming, and how its cost is told."""
+"""What all rules share: when a bottleneck is worth naming, and how its cost is described."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 from uncork.core.base.measurement import Comparison
-from uncork.core.documents.diagnosis import Cause, Finding, WorkloadDiagnosis
+from uncork.core.documents.diagnosis import WorkloadDiagnosis
 from uncork.core.evidence.kernels import KernelGroup
 from uncork.core.evidence.stage import Stage
 
@@ -57,7 +56,7 @@ def resident_step_s(diagnosis: WorkloadDiagnosis) -> float:
 
 
 def is_surely_faster(comparison: Comparison) -> bool:
-    """The whole interval tells of a gain, and of one that is no trifle.
+    """The whole interval shows a gain, and one that is not negligible.
 
     Example:
         >>> from uncork.core.base.measurement import compare
@@ -86,52 +85,6 @@ def float64_casts(diagnosis: WorkloadDiagnosis) -> tuple[KernelGroup, ...]:
     if not any(s.has_python_code and s.float32_cpu_s_per_element for s in diagnosis.stages):
         return ()
     return tuple(p for p in diagnosis.kernels if p.main_kernel == "Cast" and p.batch_only_share)
-
-
-def host_findings(
-    diagnosis: WorkloadDiagnosis,
-    cause: Cause,
-    at: str | None,
-    *,
-    evidence: str,
-    remedy: str,
-    fetched_share: float = 0.0,
-    explained_share: float = 0.0,
-) -> Iterator[Finding]:
-    """The finding that blames all time lost to the host on one cause; none where it is little.
-
-    Some time passes between any two steps, and on a CPU the input uses it. So little is blamed only
-    where the lower end of its interval is worth naming too.
-
-    Args:
-        diagnosis: Whose share counts.
-        cause: Which of the causes between the steps it is: the caller knows.
-        at: The user's line.
-        evidence: A sentence, with ``{lost}`` and ``{step}`` where those times belong.
-        remedy: What to type.
-        fetched_share: Part of the step that would go with it, if there is such a finding at all.
-        explained_share: Part of it that another finding explains.
-    """
-    share = max(
-        0.0, diagnosis.breakdown.get("host", 0.0) - diagnosis.outside_step_share - explained_share
-    )
-    upper = speedup_bound(1.0, 1.0 - share)
-    if min((upper, *(speedup_interval(diagnosis, "host", upper) or ()))) < MIN_FINDING_SPEEDUP:
-        return
-    share += fetched_share
-    upper = speedup_bound(1.0, 1.0 - share)
-    ends = speedup_interval(diagnosis, "host", upper)
-    yield Finding(
-        cause=cause,
-        share=share,
-        upper_bound=upper,
-        upper_bound_interval=ends,
-        at=at,
-        evidence=evidence.format(
-            lost=format_ms(share * diagnosis.step_s), step=format_ms(diagnosis.step_s)
-        ),
-        remedy=remedy,
-    )
 
 
 def input_share(diagnosis: WorkloadDiagnosis) -> float:

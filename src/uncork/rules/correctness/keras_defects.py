@@ -1,4 +1,4 @@
-"""What Keras itself gets wrong in this training: ``keras_defect``. A trap, seldom a brake."""
+"""Defects of Keras itself: ``keras_defect``, a correctness issue that seldom costs time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is held out is trained on an epoch later: ``leaking_split``. A trap, not a brake."""
+"""Held-out elements are trained on in a later epoch: ``leaking_split``, a correctness issue."""
 
 from __future__ import annotations
 
@@ -6,27 +6,24 @@ from collections.abc import Iterator
 
 from uncork.core.base.machine import Machine
 from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
+from uncork.rules.base.findings import correctness_finding
 
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
-    """One finding where a shuffle below the split deals anew in each pass; never repaired."""
+    """One finding if a shuffle before the split differs in each pass; reported, never repaired."""
     del machine
-    found = diagnosis.reshuffled_split
-    if found is None:
+    split = diagnosis.reshuffled_split
+    if split is None:
         return
-    training, validation = found.split_methods
-    yield Finding(
-        cause="leaking_split",
-        severity="correctness",
-        share=0.0,
-        upper_bound=1.0,
-        at=found.shuffle_at or diagnosis.workload.at,
-        evidence=(
-            f"{validation} validates on elements that {training} trains on: they part what is put "
-            "in another order in each pass"
-        ),
-        remedy=(
-            "reshuffle_each_iteration=False below the split (of list_files, shuffle=False), and "
-            "shuffle what trains above it"
-        ),
+    training, validation = split.split_methods
+    evidence = (
+        f"{validation} validates on elements that {training} trains on: they split a dataset that "
+        "each pass shuffles again"
+    )
+    remedy = (
+        "use reshuffle_each_iteration=False before the split (for list_files, shuffle=False), and "
+        "shuffle the training part after it"
+    )
+    yield correctness_finding(
+        "leaking_split", split.shuffle_at or diagnosis.workload.at, evidence, remedy
     )

@@ -1,4 +1,4 @@
-"""An augmentation that a cache froze: ``random_under_cache``. A trap, not a brake."""
+"""An augmentation that a cache freezes: ``random_under_cache``, a correctness issue."""
 
 from __future__ import annotations
 
@@ -6,22 +6,20 @@ from collections.abc import Iterator
 
 from uncork.core.base.machine import Machine
 from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
+from uncork.rules.base.findings import correctness_finding
 
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
-    """One finding for each cache that keeps random draws; it is reported, never repaired."""
+    """One finding for each cache of random numbers; reported, never repaired."""
     del machine
     for stage in diagnosis.stages:
         if stage.has_frozen_randomness:
-            yield Finding(
-                cause="random_under_cache",
-                severity="correctness",
-                share=0.0,
-                upper_bound=1.0,
-                at=stage.at,
-                evidence=(
-                    "something below this cache draws random numbers: they are drawn in the first "
-                    "epoch and come back the same in every later one"
-                ),
-                remedy="cache() before the random part, if every epoch shall see other draws",
+            evidence = (
+                "a stage upstream of this cache generates random numbers: every later epoch "
+                "repeats those of the first epoch"
             )
+            remedy = (
+                "call cache() before the random part, if every epoch should see other random "
+                "numbers"
+            )
+            yield correctness_finding("random_under_cache", stage.at, evidence, remedy)

@@ -1,4 +1,4 @@
-"""An augmentation that begins again in each epoch: ``repeated_draws``. A trap, not a brake."""
+"""Augmentation that repeats in each epoch: ``repeated_draws``, a correctness issue."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from typing import Final
 from uncork.core.base.machine import Machine
 from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.evidence.stage import Stage
+from uncork.rules.base.findings import correctness_finding
 
-# Above them a pass is not what an epoch reads: what is repeated draws on, and a cache is a trap of
-# its own (``random_under_cache``).
+# Downstream of them a pass is not an epoch: ``repeat`` continues the random numbers, and a cache is
+# another finding (``random_under_cache``).
 _OTHER_PASSES: Final = frozenset({"repeat", "cache"})
 
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
-    """One finding for each map that draws alike in every epoch; reported, never repaired."""
+    """One finding for each map with equal random numbers in each epoch; reported, never fixed."""
     del machine
     work, stages = diagnosis.workload, diagnosis.stages
     if (
@@ -28,22 +29,15 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     for stage in stages:
         if not stage.has_repeating_randomness or _is_read_otherwise(stage, stages):
             continue
-        yield Finding(
-            cause="repeated_draws",
-            severity="correctness",
-            share=0.0,
-            upper_bound=1.0,
-            at=stage.at,
-            evidence=(
-                "its random ops have seeds, so each pass draws the same numbers again and for the "
-                "same elements, which reach it in the same order: in every epoch each is varied as "
-                "in the first"
-            ),
-            remedy=(
-                "a shuffle below it that reshuffles, or tf.random.stateless_* ops with seeds from "
-                "tf.data.Dataset.random(seed=1, rerandomize_each_iteration=True)"
-            ),
+        evidence = (
+            "its random ops have seeds, and the elements reach it in the same order: every epoch "
+            "changes each element as the first epoch does"
         )
+        remedy = (
+            "add a shuffle before it that reshuffles, or use tf.random.stateless_* ops with seeds "
+            "from tf.data.Dataset.random(seed=1, rerandomize_each_iteration=True)"
+        )
+        yield correctness_finding("repeated_draws", stage.at, evidence, remedy)
 
 
 def _is_read_otherwise(stage: Stage, stages: Sequence[Stage]) -> bool:

@@ -8,18 +8,14 @@ from typing import Final
 from uncork.core.base.machine import Machine
 from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.evidence.kernels import KernelGroup
-from uncork.rules.base.thresholds import (
-    MIN_FINDING_SPEEDUP,
-    float64_casts,
-    format_ms,
-    speedup_bound,
-)
+from uncork.rules.base.findings import step_finding
+from uncork.rules.base.thresholds import float64_casts, format_ms, speedup_bound
 
-_BY_HAND: Final = "do it in the pipeline: dataset.map(..., num_parallel_calls=tf.data.AUTOTUNE)"
+_BY_HAND: Final = "move it into the pipeline: dataset.map(..., num_parallel_calls=tf.data.AUTOTUNE)"
 _BESIDE: Final = (
-    "'uncork tune' lets the pipeline run the model's first layers (layers_in_input); by hand, "
-    "dataset.map(lambda x, y: (layers(x, training=True), y)) and a model without them, validation "
-    "data likewise with training=False, and a model with them again to predict"
+    "'uncork tune' runs the model's first layers in the pipeline (layers_in_input); by hand, use "
+    "dataset.map(lambda x, y: (layers(x, training=True), y)) and a model without these layers, the "
+    "same with training=False for validation data, and a model with these layers to predict"
 )
 
 
@@ -44,27 +40,23 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
         * sum(p.batch_only_share for p in parts)
     )
     upper = speedup_bound(diagnosis.step_s, max(diagnosis.step_s - moved_s, cpu_s / machine.cpus))
-    if upper < MIN_FINDING_SPEEDUP:
-        return
     most = max(parts, key=lambda p: p.batch_only_share)
     at = most.batch_only_at or most.at or diagnosis.workload.at
-    yield Finding(
-        cause="augmentation_in_model",
-        share=1 - 1 / upper,
-        upper_bound=upper,
-        at=at,
-        evidence=(
-            f"{format_ms(moved_s)} of a {format_ms(diagnosis.step_s)} step depend on the batch "
-            "alone, most of it "
-            f"{_named(most)}, while {cpu_s / diagnosis.step_s:.1f} of "
-            f"{machine.cpus:g} cores are busy"
-        ),
-        remedy=_BESIDE if diagnosis.workload.preprocessing_layers else _BY_HAND,
+    evidence = (
+        f"{format_ms(moved_s)} of a {format_ms(diagnosis.step_s)} step depend only on the batch, "
+        f"most of it {_named(most)}; {cpu_s / diagnosis.step_s:.1f} of {machine.cpus:g} cores are "
+        "busy"
     )
+    remedy = _BESIDE if diagnosis.workload.preprocessing_layers else _BY_HAND
+    yield from step_finding(diagnosis, "augmentation_in_model", upper, at, evidence, remedy)
 
 
 def _named(part: KernelGroup) -> str:
     """What is done to the batch: the kernel is the costliest of its part, and may be another."""
     where = part.layer or "the step"
     whole = part.batch_only_share > 0.5 * part.share
-    return f"{part.main_kernel} of {where}" if whole else f"beside {part.main_kernel} of {where}"
+    return (
+        f"{part.main_kernel} of {where}"
+        if whole
+        else (f"other kernels than {part.main_kernel} of {where}")
+    )

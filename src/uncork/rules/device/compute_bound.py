@@ -9,13 +9,14 @@ from typing import Final
 from uncork.core.base.machine import Machine
 from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.evidence.model import FullResolutionLayer
+from uncork.rules.base.findings import step_finding
 from uncork.rules.base.thresholds import format_ms
 
 # Ratio. Another model must be trained and judged anew: nobody does that for a few percent.
 _WORTH: Final = 1.3
 _REMEDIES: Final = {
-    "strides": "strides=2 in the first of them, as in the stem of a ResNet",
-    "stacking": "stack neighbouring steps before it, as speech recognition does with frames",
+    "strides": "use strides=2 in the first of them, as in the stem of a ResNet",
+    "stacking": "stack neighbouring time steps before it, as speech recognition does with frames",
 }
 
 
@@ -38,21 +39,15 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
         return
     most, share = max(shares, key=shares.__getitem__), sum(shares.values())
     size = "x".join(map(str, most.position_counts))
-    yield Finding(
-        cause="compute_bound",
-        share=1 - 1 / upper,
-        upper_bound=upper,
-        at=most.at or diagnosis.workload.at,
-        evidence=(
-            f"{share:.0%} of the kernels of a {format_ms(diagnosis.step_s)} step are those of "
-            f"{_named(shares)} at the full size of the input, {size}"
-        ),
-        remedy=(
-            f"{_REMEDIES[most.reduced_by]}, leaves one position in {most.reduction_factor}: a "
-            "decision about "
-            "the model, which must be judged by its accuracy"
-        ),
+    evidence = (
+        f"{share:.0%} of the kernel time of a {format_ms(diagnosis.step_s)} step goes to "
+        f"{_named(shares)} at the full size of the input, {size}"
     )
+    remedy = (
+        f"{_REMEDIES[most.reduced_by]}, which leaves one position in {most.reduction_factor}. This "
+        "changes the model: check its accuracy"
+    )
+    yield from step_finding(diagnosis, "compute_bound", upper, most.at, evidence, remedy)
 
 
 def _share(diagnosis: WorkloadDiagnosis, layer: FullResolutionLayer) -> float:

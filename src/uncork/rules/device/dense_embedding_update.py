@@ -7,11 +7,12 @@ from typing import Final
 
 from uncork.core.base.machine import Machine
 from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
-from uncork.rules.base.thresholds import MIN_FINDING_SPEEDUP, format_ms
+from uncork.rules.base.findings import step_finding
+from uncork.rules.base.thresholds import format_ms
 
-_BY_TUNE: Final = "read and update these rows alone ('uncork tune' tries it: row_updates)"
+_BY_TUNE: Final = "read and update only these rows ('uncork tune' tries it: row_updates)"
 _BY_HAND: Final = (
-    "an update of these rows alone: SGD or a row-wise optimizer for the table, or a smaller table"
+    "update only these rows, with SGD or a row-wise optimizer for the table; or use a smaller table"
 )
 
 
@@ -24,19 +25,12 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
         return
     spared = sum(p.share * (1 - p.max_used_rows / p.table_rows) for p in parts)
     upper = diagnosis.speedup_without_kernels(spared)
-    if upper < MIN_FINDING_SPEEDUP:
-        return
     largest = max(parts, key=lambda p: p.share)
-    yield Finding(
-        cause="dense_embedding_update",
-        share=1 - 1 / upper,
-        upper_bound=upper,
-        at=largest.at or work.step_setup_at or work.at,
-        evidence=(
-            f"{format_ms(diagnosis.step_s * (1 - 1 / upper))} of a {format_ms(diagnosis.step_s)} "
-            "step are passes "
-            f"over whole tables: a batch looks up {largest.max_used_rows:,} of "
-            f"{largest.table_rows:,} rows"
-        ),
-        remedy=_BY_TUNE if work.row_update_table_count else _BY_HAND,
+    evidence = (
+        f"{format_ms(diagnosis.step_s * (1 - 1 / upper))} of a {format_ms(diagnosis.step_s)} step "
+        f"go to passes over whole tables: a batch looks up {largest.max_used_rows:,} of "
+        f"{largest.table_rows:,} rows"
     )
+    remedy = _BY_TUNE if work.row_update_table_count else _BY_HAND
+    at = largest.at or work.step_setup_at
+    yield from step_finding(diagnosis, "dense_embedding_update", upper, at, evidence, remedy)

@@ -17,8 +17,8 @@ from uncork.rules.base.thresholds import (
 # Share of the step spent in kernels above which a cheaper step is the only thing left to win.
 _MOSTLY = 0.85
 _SCALED = (
-    "; Keras scales the loss of fit then; a loop of your own wraps its optimizer in "
-    "keras.optimizers.LossScaleOptimizer, and takes gradients of optimizer.scale_loss(loss)"
+    "; fit then scales the loss; in your own loop, wrap the optimizer in "
+    "keras.optimizers.LossScaleOptimizer, and compute the gradients of optimizer.scale_loss(loss)"
 )
 
 
@@ -39,13 +39,12 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
         upper_bound_interval=step_speedup_interval(diagnosis, lower),
         at=_heaviest(diagnosis) or diagnosis.workload.at,
         evidence=(
-            f"{format_ms(share * diagnosis.step_s)} of a {format_ms(diagnosis.step_s)} step are "
-            "kernels in "
-            f"float32 on {machine.devices[0] if machine.devices else machine.cpu_model}; "
+            f"{format_ms(share * diagnosis.step_s)} of a {format_ms(diagnosis.step_s)} step go to "
+            f"float32 kernels on {machine.devices[0] if machine.devices else machine.cpu_model}; "
             f"in {kind} they ran {lower.ratio:.2f}x as fast"
         ),
         remedy=(
-            f'keras.config.set_dtype_policy("mixed_{kind}"), the output layer in float32'
+            f'keras.config.set_dtype_policy("mixed_{kind}"), with the output layer in float32'
             f"{_SCALED if kind == 'float16' else ''}"
         ),
     )

@@ -7,7 +7,8 @@ from typing import Final
 
 from uncork.core.base.machine import Machine
 from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
-from uncork.rules.base.thresholds import MIN_FINDING_SPEEDUP, format_ms, is_surely_faster
+from uncork.rules.base.findings import step_finding
+from uncork.rules.base.thresholds import format_ms, is_surely_faster
 
 # Of the time of kernels that take longer to be started than to compute, what one update of all of
 # them saves: weights are still laid end to end and back.
@@ -34,25 +35,19 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
             if is_surely_faster(at_once)
             else 1.0
         )
-        tried = f"; with all of them updated at once the step ran {at_once.ratio:.2f}x as fast"
-    if upper < MIN_FINDING_SPEEDUP or not calls:
+        tried = f"; with one vectorized update the step ran {at_once.ratio:.2f}x as fast"
+    if not calls:
         return
-    at = next((p.at for p in parts if p.at), None)
-    yield Finding(
-        cause="optimizer_kernels",
-        share=1 - 1 / upper,
-        upper_bound=upper,
-        at=work.step_setup_at or at or work.at,
-        evidence=(
-            f"{format_ms(share * step_s)} of a {format_ms(diagnosis.step_s)} step pass in "
-            f"{calls:.0f} kernels of "
-            f"the optimizer, {share * step_s / calls * 1e6:.1f} µs each: to start one takes longer "
-            f"than to compute it{tried}"
-        ),
-        remedy=(
-            "update all small weights as one vector ('uncork tune' tries it), or stack those of "
-            "equal layers"
-            if work.kind == "fit"
-            else "stack the weights of equal layers, or update all small ones as one vector"
-        ),
+    at = work.step_setup_at or next((p.at for p in parts if p.at), None)
+    evidence = (
+        f"{format_ms(share * step_s)} of a {format_ms(diagnosis.step_s)} step go to {calls:.0f} "
+        f"kernels of the optimizer, {share * step_s / calls * 1e6:.1f} µs each: to start such a "
+        f"kernel takes longer than to compute it{tried}"
     )
+    remedy = (
+        "update all small weights as one vector ('uncork tune' tries it), or stack the weights of "
+        "equal layers"
+        if work.kind == "fit"
+        else "stack the weights of equal layers, or update all small ones as one vector"
+    )
+    yield from step_finding(diagnosis, "optimizer_kernels", upper, at, evidence, remedy)

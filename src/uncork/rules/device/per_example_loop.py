@@ -8,7 +8,8 @@ from typing import Final
 from uncork.core.base.machine import Machine
 from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.evidence.kernels import KernelGroup
-from uncork.rules.base.thresholds import MIN_FINDING_SPEEDUP, format_ms
+from uncork.rules.base.findings import step_finding
+from uncork.rules.base.thresholds import format_ms
 
 # By how much a count of rounds may be off, as part of it.
 _OFF: Final = 0.1
@@ -19,29 +20,22 @@ _RECURRENT: Final = ("RNN", "LSTM", "GRU", "SimpleRNN", "ConvLSTM")
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     """At most one finding; a loop of as many rounds as a batch has examples goes over these."""
     del machine
-    work, examples = diagnosis.workload, diagnosis.workload.batch_size or 0
+    examples = diagnosis.workload.batch_size or 0
     parts = [p for p in diagnosis.kernels if _is_over(p, examples)]
     if not parts:
         return
     share = sum(p.share for p in parts) * (1 - 1 / examples)
     upper = diagnosis.speedup_without_kernels(share)
-    if upper < MIN_FINDING_SPEEDUP:
-        return
     lost_s = diagnosis.step_s * (1 - 1 / upper)
     calls = sum(p.calls_per_step for p in parts)
     at = next((p.at for p in parts if p.phase == "forward" and p.at), None)
-    yield Finding(
-        cause="per_example_loop",
-        share=1 - 1 / upper,
-        upper_bound=upper,
-        at=at or work.at,
-        evidence=(
-            f"{format_ms(lost_s)} of a {format_ms(diagnosis.step_s)} step pass in a loop of "
-            f"{examples} rounds, "
-            f"one for each example of the batch, and in its gradient: {calls:.0f} small kernels"
-        ),
-        remedy="the same on all examples at once, masked where their lengths differ",
+    evidence = (
+        f"{format_ms(lost_s)} of a {format_ms(diagnosis.step_s)} step go to a loop of {examples} "
+        f"iterations, one for each example of the batch, and to its gradient: {calls:.0f} small "
+        "kernels"
     )
+    remedy = "vectorize the loop over all examples, with a mask where their lengths differ"
+    yield from step_finding(diagnosis, "per_example_loop", upper, at, evidence, remedy)
 
 
 def _is_over(part: KernelGroup, examples: int) -> bool:

@@ -7,6 +7,7 @@ from typing import Final
 
 from uncork.core.base.machine import Machine
 from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
+from uncork.rules.base.findings import step_finding
 from uncork.rules.base.thresholds import is_surely_faster
 
 # Ratio of samples/s. Every larger batch is somewhat faster; this is what an overhead looks like.
@@ -24,18 +25,15 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
         return
     batches = [stage.at for stage in diagnosis.stages if stage.kind == "batch" and stage.at]
     each = (work.batch_size or 0) // work.replicas
-    yield Finding(
-        cause="replica_too_small",
-        share=1 - 1 / upper,
-        upper_bound=upper,
-        at=batches[-1] if batches else work.at,
-        evidence=(
-            f"a step of {work.replicas} replicas with {each} samples each is mostly overhead: with "
-            f"{larger.batch_multiplier} times as many it trains {larger.speedup.ratio:.2g}x as "
-            "many a second"
-        ),
-        remedy=(
-            "a larger global batch, and the learning rate with it (another training: compare what "
-            "it reaches); or one device"
-        ),
+    evidence = (
+        f"a step of {work.replicas} replicas with {each} samples each is mostly overhead: with "
+        f"{larger.batch_multiplier} times as many, it trains {larger.speedup.ratio:.2g}x as many "
+        "samples a second"
+    )
+    remedy = (
+        "use a larger global batch with a larger learning rate (this changes the training: compare "
+        "the accuracy), or use one device"
+    )
+    yield from step_finding(
+        diagnosis, "replica_too_small", upper, batches[-1] if batches else work.at, evidence, remedy
     )

@@ -8,18 +8,17 @@ from typing import Final
 from uncork.core.base.machine import Machine
 from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.evidence.model import SlowLayer
-from uncork.rules.base.thresholds import MIN_FINDING_SPEEDUP, format_ms, is_surely_faster
+from uncork.rules.base.findings import step_finding
+from uncork.rules.base.thresholds import format_ms, is_surely_faster
 
-_OTHER: Final = ": the only one that cuDNN computes, and another model"
+_OTHER: Final = ": the only one that cuDNN supports; this changes the model"
 _REMEDIES: Final = {
-    "recurrent_dropout": (
-        "leave recurrent_dropout out; dropout of the inputs keeps the fast kernels"
-    ),
+    "recurrent_dropout": ("remove recurrent_dropout; dropout of the inputs keeps the fast kernels"),
     "activation": f'activation="tanh"{_OTHER}',
     "recurrent_activation": f'recurrent_activation="sigmoid"{_OTHER}',
-    "use_bias": "use_bias=True, as cuDNN has it; another model",
-    "unroll": "unroll=False: cuDNN runs all steps in one kernel, of the same model",
-    "reset_after": "reset_after=True, as cuDNN has it; another model",
+    "use_bias": "use_bias=True, as cuDNN requires; this changes the model",
+    "unroll": "unroll=False: cuDNN runs all time steps in one kernel; the model stays the same",
+    "reset_after": "reset_after=True, as cuDNN requires; this changes the model",
 }
 
 
@@ -34,18 +33,11 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
 def _finding(diagnosis: WorkloadDiagnosis, slow: SlowLayer) -> Iterator[Finding]:
     share = diagnosis.layer_kernel_share(slow)
     upper = diagnosis.speedup_without_kernels(share * (1 - 1 / slow.speedup_without_argument.ratio))
-    if upper < MIN_FINDING_SPEEDUP:
-        return
-    yield Finding(
-        cause="rnn_slow_kernel",
-        share=1 - 1 / upper,
-        upper_bound=upper,
-        at=slow.at or diagnosis.workload.at,
-        evidence=(
-            f"{share:.0%} of the kernels of a {format_ms(diagnosis.step_s)} step "
-            f"are those of {slow.layer}; a copy of it ran "
-            f"{slow.speedup_without_argument.ratio:.2f}x as fast "
-            f"without {slow.argument}"
-        ),
-        remedy=_REMEDIES[slow.argument],
+    evidence = (
+        f"{share:.0%} of the kernel time of a {format_ms(diagnosis.step_s)} step goes to "
+        f"{slow.layer}; a copy of it ran {slow.speedup_without_argument.ratio:.2f}x as fast "
+        f"without {slow.argument}"
+    )
+    yield from step_finding(
+        diagnosis, "rnn_slow_kernel", upper, slow.at, evidence, _REMEDIES[slow.argument]
     )

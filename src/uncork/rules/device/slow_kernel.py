@@ -8,21 +8,22 @@ from typing import Final
 from uncork.core.base.machine import Machine
 from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.evidence.kernels import KernelGroup
-from uncork.rules.base.thresholds import MIN_FINDING_SPEEDUP, format_ms
+from uncork.rules.base.findings import step_finding
+from uncork.rules.base.thresholds import format_ms
 
 # Kind of kernel, what is wrong with it on a CPU, and what to do.
-_WALKS: Final = "walks along its axis on one core, number by number"
+_WALKS: Final = "runs along its axis on one core, one number at a time"
 _SUMS: Final = (
     _WALKS,
-    "a product with a triangular matrix of ones where the axis is short",
+    "multiply by a triangular matrix of ones, if the axis is short",
 )
 _SCANS: Final = (
     _WALKS,
-    "keras.ops.associative_scan, which does the same for halves at a time",
+    "use keras.ops.associative_scan, which computes halves in parallel",
 )
 _GROUPED: Final = (
-    "is of a grouped convolution, which Keras compiles apart with XLA on a CPU",
-    "split the channels, and convolve each group by itself",
+    "belongs to a grouped convolution, which Keras compiles separately with XLA on a CPU",
+    "split the channels, and convolve each group separately",
 )
 
 
@@ -33,22 +34,15 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     known = ((("Cumsum",), _SUMS), (("Cumprod", "CumulativeLogsumexp"), _SCANS), ((), _GROUPED))
     for kinds, (why, remedy) in known:
         parts = [p for p in diagnosis.kernels if _is_one(p, kinds)]
-        upper = diagnosis.speedup_without_kernels(sum(p.share for p in parts))
-        if upper < MIN_FINDING_SPEEDUP:
+        if not parts:
             continue
+        upper = diagnosis.speedup_without_kernels(sum(p.share for p in parts))
         at = next((p.at for p in parts if p.phase == "forward" and p.at), parts[0].at)
-        yield Finding(
-            cause="slow_kernel",
-            share=1 - 1 / upper,
-            upper_bound=upper,
-            at=at or diagnosis.workload.at,
-            evidence=(
-                f"{format_ms(diagnosis.step_s * (1 - 1 / upper))} of a "
-                f"{format_ms(diagnosis.step_s)} step: "
-                f"{parts[0].main_kernel} of {parts[0].layer or 'the step'} {why}"
-            ),
-            remedy=remedy,
+        evidence = (
+            f"{format_ms(diagnosis.step_s * (1 - 1 / upper))} of a {format_ms(diagnosis.step_s)} "
+            f"step: {parts[0].main_kernel} of {parts[0].layer or 'the step'} {why}"
         )
+        yield from step_finding(diagnosis, "slow_kernel", upper, at, evidence, remedy)
 
 
 def _is_one(part: KernelGroup, kinds: tuple[str, ...]) -> bool:

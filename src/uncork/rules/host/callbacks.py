@@ -43,12 +43,11 @@ def _of_epochs(diagnosis: WorkloadDiagnosis, steps_s: float) -> Iterator[Finding
                 at=cost.epoch_hook_at or diagnosis.workload.at,
                 evidence=(
                     f"{cost.name} takes "
-                    f"{'more than ' * cost.is_lower_bound}{_seconds(cost.epoch_s)} an "
-                    "epoch, beside "
-                    f"{_seconds(steps_s)} of its steps"
+                    f"{'more than ' * cost.is_lower_bound}{_seconds(cost.epoch_s)} an epoch; the "
+                    f"steps of an epoch take {_seconds(steps_s)}"
                 ),
-                remedy="let it act in every tenth epoch, or at the end; on fewer samples, or on "
-                "larger batches of them",
+                remedy="run it in every tenth epoch, or at the end; on fewer samples, or on larger "
+                "batches",
                 share_of="an epoch",
             )
 
@@ -57,21 +56,20 @@ def _finding(
     diagnosis: WorkloadDiagnosis, cost: CallbackCost, share: float, upper: float
 ) -> Finding:
     traces = 2 * cost.tracing_s >= cost.batch_s
-    tracing = f", {format_ms(cost.tracing_s)} of them while TensorFlow traces a function anew"
+    tracing = f", {format_ms(cost.tracing_s)} of it while TensorFlow traces a function again"
     return Finding(
         cause="retracing" if traces else "callbacks",
         share=share,
         upper_bound=upper,
         at=cost.at or diagnosis.workload.at,
         evidence=(
-            f"{cost.name} takes {format_ms(cost.batch_s)} a batch{tracing if traces else ''}, "
-            "beside a "
-            f"step of {format_ms(diagnosis.step_s)}"
+            f"{cost.name} takes {format_ms(cost.batch_s)} a batch{tracing if traces else ''}; a "
+            f"step takes {format_ms(diagnosis.step_s)}"
         ),
         remedy=(
-            "pass tensors instead of Python numbers to what it calls"
+            "pass tensors instead of Python numbers to the functions that it calls"
             if traces
-            else "let it act once an epoch, or every few hundred batches"
+            else "run it once an epoch, or every few hundred batches"
         ),
     )
 

@@ -6,12 +6,8 @@ from collections.abc import Iterator
 
 from uncork.core.base.machine import Machine
 from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
-from uncork.rules.base.thresholds import (
-    MIN_FINDING_SPEEDUP,
-    format_ms,
-    host_findings,
-    speedup_bound,
-)
+from uncork.rules.base.findings import host_finding
+from uncork.rules.base.thresholds import MIN_FINDING_SPEEDUP, format_ms, speedup_bound
 
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
@@ -21,16 +17,12 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     if not work.is_fit_in_loop:
         yield from _answering(diagnosis)
         return
-    yield from host_findings(
-        diagnosis,
-        "fit_in_loop",
-        work.at,
-        evidence=(
-            "fit is called again and again for a few steps: {lost} of {step} a step are its "
-            "start and end"
-        ),
-        remedy="one fit over a dataset of all batches, or train_on_batch in a loop of your own",
+    evidence = (
+        "the script calls fit repeatedly, for a few steps each: start and end of fit take {lost} "
+        "of {step} a step"
     )
+    remedy = "call fit once on a dataset of all batches, or use train_on_batch in your own loop"
+    yield from host_finding(diagnosis, "fit_in_loop", work.at, evidence, remedy)
 
 
 def _answering(diagnosis: WorkloadDiagnosis) -> Iterator[Finding]:
@@ -48,10 +40,9 @@ def _answering(diagnosis: WorkloadDiagnosis) -> Iterator[Finding]:
         upper_bound=upper,
         at=found.at or diagnosis.workload.at,
         evidence=(
-            f"Keras's predict or evaluate is called {found.calls_per_step:.2g} times a step, and "
-            "makes a "
-            f"pipeline each time: {format_ms(share * diagnosis.step_s)} of "
-            f"{format_ms(diagnosis.step_s)} a step"
+            f"the loop calls Keras's predict or evaluate {found.calls_per_step:.2g} times a step, "
+            f"and each call creates a pipeline: {format_ms(share * diagnosis.step_s)} of a "
+            f"{format_ms(diagnosis.step_s)} step"
         ),
-        remedy="predict_on_batch and test_on_batch, or a tf.function of your own",
+        remedy="use predict_on_batch and test_on_batch, or your own tf.function",
     )

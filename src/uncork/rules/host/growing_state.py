@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from uncork.core.base.machine import Machine
 from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
-from uncork.rules.base.thresholds import MIN_FINDING_SPEEDUP, format_ms, speedup_bound
+from uncork.rules.base.findings import step_finding
+from uncork.rules.base.thresholds import format_ms, speedup_bound
 
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
@@ -18,19 +19,13 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     steps = (work.steps_per_epoch or 0) * work.epochs
     mean_s = grows.first_step_s + grows.added_s_per_step * steps / 2
     upper = speedup_bound(mean_s, grows.first_step_s)
-    if upper < MIN_FINDING_SPEEDUP:
-        return
-    yield Finding(
-        cause="growing_state",
-        share=1 - 1 / upper,
-        upper_bound=upper,
-        at=grows.at or work.step_setup_at or work.at,
-        evidence=(
-            f"{grows.name} grows by {grows.bytes_per_step / 1e6:.2g} MB a step, and each step is "
-            f"{grows.added_s_per_step * 1e6:.2g} µs longer than the one before: the last of "
-            f"{steps:,} would "
-            f"take {format_ms(grows.first_step_s + grows.added_s_per_step * steps)}, the first "
-            f"takes {format_ms(grows.first_step_s)}"
-        ),
-        remedy="keep what is needed in the end only, or write it to rows that are there already",
+    evidence = (
+        f"{grows.name} grows by {grows.bytes_per_step / 1e6:.2g} MB a step, and each step takes "
+        f"{grows.added_s_per_step * 1e6:.2g} µs longer than the one before: the last of {steps:,} "
+        f"would take {format_ms(grows.first_step_s + grows.added_s_per_step * steps)}, the first "
+        f"takes {format_ms(grows.first_step_s)}"
+    )
+    remedy = "keep only what you need at the end, or write into preallocated rows"
+    yield from step_finding(
+        diagnosis, "growing_state", upper, grows.at or work.step_setup_at, evidence, remedy
     )

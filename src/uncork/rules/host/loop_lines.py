@@ -11,7 +11,8 @@ from typing import Final
 from uncork.core.base.machine import Machine
 from uncork.core.documents.diagnosis import Cause, Finding, WorkloadDiagnosis
 from uncork.core.evidence.loop import LoopLine, LoopWork
-from uncork.rules.base.thresholds import MIN_FINDING_SPEEDUP, format_ms, speedup_bound
+from uncork.rules.base.findings import step_finding
+from uncork.rules.base.thresholds import format_ms, speedup_bound
 
 _CAUSES: Final[dict[LoopWork, Cause]] = {
     "metrics": "metrics_every_step",
@@ -19,13 +20,13 @@ _CAUSES: Final[dict[LoopWork, Cause]] = {
     "function": "callbacks",
 }
 _REMEDIES: Final[dict[Cause, str]] = {
-    "metrics_every_step": "update metrics inside the compiled step, read them once an epoch",
-    "validation_setup": "validate by a tf.function of your own, on data that stays in place",
+    "metrics_every_step": "update metrics inside the compiled step, and read them once an epoch",
+    "validation_setup": "validate with your own tf.function, on data that stays in memory",
     "callbacks": (
         "if it only reports, do it once an epoch, or every few hundred batches; if it is part of "
-        "the training, put it into the compiled step"
+        "the training, move it into the compiled step"
     ),
-    "growing_state": "append to a list, and put its elements together after the training",
+    "growing_state": "append to a list, and concatenate its elements after the training",
 }
 
 
@@ -36,26 +37,21 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
         lines = [each for each in diagnosis.loop_lines if _cause_of(each) == cause]
         share = diagnosis.resident_share * sum(each.share for each in lines)
         upper = speedup_bound(1.0, 1.0 - share)
-        if upper >= MIN_FINDING_SPEEDUP:
-            yield _finding(diagnosis, cause, lines, upper)
+        if lines:
+            yield from _finding(diagnosis, cause, lines, upper)
 
 
 def _finding(
     diagnosis: WorkloadDiagnosis, cause: Cause, lines: list[LoopLine], upper: float
-) -> Finding:
+) -> Iterator[Finding]:
     longest = lines[0]
     where = " and ".join(f"line {each.at.rpartition(':')[2]}" for each in lines[:2])
-    return Finding(
-        cause=cause,
-        share=1 - 1 / upper,
-        upper_bound=upper,
-        at=longest.function_at or longest.at,
-        evidence=(
-            f"{format_ms((1 - 1 / upper) * diagnosis.step_s)} of a {format_ms(diagnosis.step_s)} "
-            "step pass in "
-            f"{where} of the loop, beside its step"
-        ),
-        remedy=_REMEDIES[cause],
+    evidence = (
+        f"{format_ms((1 - 1 / upper) * diagnosis.step_s)} of a {format_ms(diagnosis.step_s)} step "
+        f"go to {where} of the loop, outside the training step"
+    )
+    return step_finding(
+        diagnosis, cause, upper, longest.function_at or longest.at, evidence, _REMEDIES[cause]
     )
 
 

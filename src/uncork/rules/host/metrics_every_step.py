@@ -7,12 +7,8 @@ from typing import Final
 
 from uncork.core.base.machine import Machine
 from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
-from uncork.rules.base.thresholds import (
-    MIN_FINDING_SPEEDUP,
-    format_ms,
-    is_surely_faster,
-    step_speedup_interval,
-)
+from uncork.rules.base.findings import step_finding
+from uncork.rules.base.thresholds import format_ms, is_surely_faster
 
 # Of what kernels of metrics take, so many times may be gained without them: what else they need,
 # and the copies of what they look at, is told as other kernels.
@@ -33,22 +29,21 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     if diagnosis.kernels:
         seen = sum(part.share for part in diagnosis.kernels if part.phase == "metrics")
         upper = min(upper, diagnosis.speedup_without_kernels(min(1.0, _EXPLAINED * seen)))
-    if upper < MIN_FINDING_SPEEDUP:
-        return
     share = diagnosis.breakdown.get("step", 0.0)
-    yield Finding(
-        cause="metrics_every_step",
-        share=min(share, 1 - 1 / upper),
-        upper_bound=upper,
-        upper_bound_interval=step_speedup_interval(diagnosis, without),
-        at=work.step_setup_at or work.at,
-        evidence=(
-            "without the metrics of compile the step itself, "
-            f"{format_ms(share * diagnosis.step_s)}, ran "
-            f"{without.ratio:.2f}x as fast"
-        ),
-        remedy=(
-            "leave out of compile what no callback monitors, and compile with it before evaluate, "
-            "when the training is over"
-        ),
+    evidence = (
+        f"without the metrics of compile, the step itself, {format_ms(share * diagnosis.step_s)}, "
+        f"ran {without.ratio:.2f}x as fast"
+    )
+    remedy = (
+        "remove from compile the metrics that no callback monitors, and compile with them before "
+        "evaluate, after the training"
+    )
+    yield from step_finding(
+        diagnosis,
+        "metrics_every_step",
+        upper,
+        work.step_setup_at,
+        evidence,
+        remedy,
+        comparison=without,
     )

@@ -47,12 +47,11 @@ def _of_shapes(diagnosis: WorkloadDiagnosis, new: VaryingShapes) -> Iterator[Fin
         at=work.step_setup_at or work.at,
         evidence=(
             f"{new.batch_count} batches have {new.shape_count} different shapes; XLA compiles the "
-            "step anew "
-            f"for each, which takes {format_ms(new.compile_s_per_shape + new.trace_s_per_shape)}, "
-            "and a step takes "
-            f"{format_ms(anew.steps_s / (work.epochs * (work.steps_per_epoch or 1)))} without that"
+            "step for each shape, which takes "
+            f"{format_ms(new.compile_s_per_shape + new.trace_s_per_shape)}; without that, a step "
+            f"takes {format_ms(anew.steps_s / (work.epochs * (work.steps_per_epoch or 1)))}"
         ),
-        remedy=f"pad batches to a few lengths, or {_WITHOUT[work.kind == 'custom_loop']}",
+        remedy=f"pad batches to a few lengths, or use {_WITHOUT[work.kind == 'custom_loop']}",
         share_of="the training",
     )
 
@@ -72,10 +71,9 @@ def _of_epochs(diagnosis: WorkloadDiagnosis, remade: RecreatedFunction) -> Itera
         upper_bound=upper,
         at=remade.at or diagnosis.workload.at,
         evidence=(
-            f"a new function is made for each epoch: to trace and compile it takes "
-            f"{remade.first_call_extra_s:.2g} s, and an epoch of {steps:,} steps takes "
-            f"{epoch_s:.2g} s"
+            "the script creates a new function for each epoch: to trace and compile it takes "
+            f"{remade.first_call_extra_s:.2g} s; an epoch of {steps:,} steps takes {epoch_s:.2g} s"
         ),
-        remedy="define the tf.function once, outside the loop and the function that holds it",
+        remedy="define the tf.function once, outside the loop and the function that contains it",
         share_of="an epoch",
     )

@@ -31,9 +31,9 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
         at=diagnosis.workload.at,
         evidence=(
             f"{format_ms(diagnosis.tracing_share * diagnosis.step_s)} of a "
-            f"{format_ms(diagnosis.step_s)} step pass "
-            "while TensorFlow traces functions that it has traced before, with other arguments; "
-            f"with what follows a trace, {format_ms(share * diagnosis.step_s)} are lost"
+            f"{format_ms(diagnosis.step_s)} step go to tracing functions that TensorFlow has "
+            "traced before, with other arguments; with the work that follows a trace, "
+            f"{format_ms(share * diagnosis.step_s)} are lost"
         ),
         remedy=_remedy(
             () if diagnosis.workload.is_eager_step else diagnosis.workload.number_arguments
@@ -46,11 +46,11 @@ def _remedy(numbers: tuple[str, ...]) -> str:
     if numbers:
         first, *others = (f"{name}=tf.constant({name})" for name in numbers)
         return (
-            f"{' and '.join([first, *others])} where the step is called: each other Python "
-            "number is traced anew"
+            f"{' and '.join([first, *others])} where the step is called: TensorFlow traces the "
+            "step again for each new Python number"
         )
     return (
-        "pass tensors instead of Python numbers, keep shapes the same or declare them open: "
+        "pass tensors instead of Python numbers; keep shapes equal, or declare unknown dimensions: "
         "@tf.function(reduce_retracing=True) or an input_signature"
     )
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from uncork.core.base.machine import Machine
 from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.documents.workload import Workload
-from uncork.rules.base.thresholds import host_findings, input_share
+from uncork.rules.base.findings import host_finding
+from uncork.rules.base.thresholds import input_share
 
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
@@ -16,15 +17,12 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     work = diagnosis.workload
     if work.is_eager_step or work.is_fit_in_loop:
         return
-    yield from host_findings(
+    yield from host_finding(
         diagnosis,
         "small_steps",
         work.step_call_at or work.at,
-        evidence=(
-            "{lost} of a {step} step pass between the steps: Python, Keras's bookkeeping, reading "
-            "the logs"
-        ),
-        remedy=_remedy(work),
+        "{lost} of a {step} step pass between steps: Python, Keras's bookkeeping, reading logs",
+        _remedy(work),
         fetched_share=_fetched(diagnosis),
         explained_share=diagnosis.retracing_share,
     )
@@ -43,9 +41,12 @@ def _fetched(diagnosis: WorkloadDiagnosis) -> float:
 def _remedy(work: Workload) -> str:
     """Steps in groups, where that leaves the training as it is; a larger batch is another one."""
     if work.kind != "fit":
-        return "take the loop over batches into the tf.function, or use a larger batch"
+        return "move the loop over batches into the tf.function, or use a larger batch"
     if work.batch_callbacks:
-        return "callbacks that need each batch keep steps apart: do that work once an epoch"
+        return (
+            "callbacks that need each batch prevent several steps in one call: do that work once "
+            "an epoch"
+        )
     if work.data_kind in ("pydataset", "generator") or work.steps_per_epoch is None:
         return "read with tf.data of known length, and compile(..., steps_per_execution=N)"
     divides = f" that divides {work.steps_per_epoch:,}" if work.has_explicit_steps else ""

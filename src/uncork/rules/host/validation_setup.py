@@ -11,8 +11,8 @@ from uncork.rules.base.thresholds import MIN_FINDING_SPEEDUP
 
 # Times as fast on batches from memory.
 _WAITING: Final = 1.5
-_FEED: Final = "cache the validation data, parallel maps: uncork tune tries it"
-_BATCHES: Final = "validation batches as large as in training, cached; or validation_freq=N"
+_FEED: Final = "cache the validation data, and run its maps in parallel: 'uncork tune' tries this"
+_BATCHES: Final = "use validation batches as large as in training, cached; or validation_freq=N"
 
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
@@ -37,10 +37,9 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
         upper_bound=upper,
         at=found.at or work.at,
         evidence=(
-            f"one validation takes {found.validation_s:.2g} s, {share:.0%} of the time with an "
-            "epoch of "
-            f"{epoch_s:.2g} s; at the speed that the training step has it would take "
-            f"{found.sample_count / consumer:.2g} s"
+            f"one validation takes {found.validation_s:.2g} s, {share:.0%} of an epoch with its "
+            f"validation; the steps of an epoch take {epoch_s:.2g} s; at the speed of the training "
+            f"step, a validation would take {found.sample_count / consumer:.2g} s"
         ),
         remedy=_FEED if waits else _BATCHES,
         share_of="an epoch and its validation",

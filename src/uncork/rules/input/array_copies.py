@@ -13,14 +13,8 @@ from uncork.core.costmodel.attribution import attribute_costs
 from uncork.core.costmodel.step_cost import predict_gain
 from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.evidence.stage import Stage
-from uncork.rules.base.thresholds import (
-    MIN_FINDING_SPEEDUP,
-    format_ms,
-    resident_step_s,
-    speedup_bound,
-    speedup_interval,
-    stage_label,
-)
+from uncork.rules.base.findings import input_finding
+from uncork.rules.base.thresholds import format_ms, resident_step_s, speedup_bound, stage_label
 
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
@@ -38,23 +32,17 @@ def _into_tensors(diagnosis: WorkloadDiagnosis, stage: Stage) -> Iterator[Findin
     # Copying and the step were timed apart: what is left is no less than the step by itself.
     without_s = max(diagnosis.step_s - copy_s, resident_step_s(diagnosis))
     upper = speedup_bound(diagnosis.step_s, without_s)
-    if upper >= MIN_FINDING_SPEEDUP:
-        yield Finding(
-            cause="array_copies",
-            share=1 - 1 / upper,
-            upper_bound=upper,
-            upper_bound_interval=speedup_interval(diagnosis, "input", upper),
-            at=stage.at,
-            evidence=(
-                f"the same {(stage.bytes_per_element or 0) / 1e6:,.0f} MB of NumPy arrays are "
-                f"copied into tensors at each call, in {format_ms(copy_s)} of "
-                f"{format_ms(diagnosis.step_s)}"
-            ),
-            remedy=(
-                "tf.constant(array) once, before the loop, where nothing writes into it any more; "
-                "'uncork tune' copies it only where it has changed (array_arguments)"
-            ),
-        )
+    evidence = (
+        f"each call copies the same {(stage.bytes_per_element or 0) / 1e6:,.0f} MB of NumPy arrays "
+        f"into tensors: {format_ms(copy_s)} of a {format_ms(diagnosis.step_s)} step"
+    )
+    remedy = (
+        "call tf.constant(array) once, before the loop, if nothing writes into the array later; "
+        "'uncork tune' copies it only when it has changed (array_arguments)"
+    )
+    yield from input_finding(
+        diagnosis, "array_copies", upper, stage.at, evidence, remedy, share=1 - 1 / upper
+    )
 
 
 def _whole(diagnosis: WorkloadDiagnosis, stage: Stage, cpus: float) -> Iterator[Finding]:
@@ -65,17 +53,12 @@ def _whole(diagnosis: WorkloadDiagnosis, stage: Stage, cpus: float) -> Iterator[
     spared = copied.share * (1 - copied.batch_bytes / copied.copied_bytes)
     after = costs.with_stages_share([stage.index], 1 - spared)
     upper = min(predict_gain(costs, after), speedup_bound(diagnosis.step_s, after.step_s()))
-    if upper >= MIN_FINDING_SPEEDUP:
-        yield Finding(
-            cause="array_copies",
-            share=1 - 1 / upper,
-            upper_bound=upper,
-            upper_bound_interval=speedup_interval(diagnosis, "input", upper),
-            at=copied.at,
-            evidence=(
-                f"{stage_label(stage)} fills {copied.copied_bytes / 1e6:,.0f} MB for a batch of "
-                f"{copied.batch_bytes / 1e6:.3g} MB, in {copied.share:.0%} of its "
-                f"{format_ms(stage.wall_s_per_element)} a call"
-            ),
-            remedy="pick the rows first, then compute on them",
-        )
+    evidence = (
+        f"{stage_label(stage)} writes {copied.copied_bytes / 1e6:,.0f} MB for a batch of "
+        f"{copied.batch_bytes / 1e6:.3g} MB, which takes {copied.share:.0%} of its "
+        f"{format_ms(stage.wall_s_per_element)} a call"
+    )
+    remedy = "select the rows first, then compute on them"
+    yield from input_finding(
+        diagnosis, "array_copies", upper, copied.at, evidence, remedy, share=1 - 1 / upper
+    )

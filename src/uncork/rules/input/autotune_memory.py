@@ -11,16 +11,9 @@ from collections.abc import Iterator
 
 from uncork.core.base.machine import Machine
 from uncork.core.costmodel.attribution import attribute_costs, discarded_cpu_s
-from uncork.core.costmodel.step_cost import predict_gain
 from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
-from uncork.rules.base.thresholds import (
-    MIN_FINDING_SPEEDUP,
-    format_ms,
-    input_share,
-    speedup_bound,
-    speedup_interval,
-    stage_label,
-)
+from uncork.rules.base.findings import costs_bound, input_finding
+from uncork.rules.base.thresholds import format_ms, stage_label
 
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
@@ -30,25 +23,16 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     if stage is None or stage.prefetched_elements is None:
         return
     wasted_s = discarded_cpu_s(diagnosis, stage)
-    less = costs.without_unattributed_cpu(wasted_s)
-    upper = speedup_bound(diagnosis.step_s, less.step_s())
-    if min(predict_gain(costs, less), upper) < MIN_FINDING_SPEEDUP:
-        return
+    upper = costs_bound(diagnosis, costs, costs.without_unattributed_cpu(wasted_s))
     steps = diagnosis.workload.steps_per_epoch or 0
-    yield Finding(
-        cause="autotune_memory",
-        share=min(input_share(diagnosis), 1 - 1 / upper),
-        upper_bound=upper,
-        upper_bound_interval=speedup_interval(diagnosis, "input", upper),
-        at=stage.at,
-        evidence=(
-            f"{stage_label(stage)} prepares up to {stage.prefetched_elements:,} elements ahead"
-            f"{_held(stage.bytes_per_element, stage.prefetched_elements)}, and each pass is left "
-            f"after {steps:,} "
-            f"steps: what is ready by then was made in vain, {format_ms(wasted_s)} of CPU a step"
-        ),
-        remedy="num_parallel_calls=tf.data.AUTOTUNE, prefetch(tf.data.AUTOTUNE)",
+    evidence = (
+        f"{stage_label(stage)} prefetches up to {stage.prefetched_elements:,} "
+        f"elements{_held(stage.bytes_per_element, stage.prefetched_elements)}, and each pass ends "
+        f"after {steps:,} steps: the elements that are ready by then are discarded, "
+        f"{format_ms(wasted_s)} of CPU a step"
     )
+    remedy = "num_parallel_calls=tf.data.AUTOTUNE, prefetch(tf.data.AUTOTUNE)"
+    yield from input_finding(diagnosis, "autotune_memory", upper, stage.at, evidence, remedy)
 
 
 def _held(size: int | None, elements: int) -> str:

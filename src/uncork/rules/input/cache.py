@@ -13,12 +13,12 @@ from uncork.core.costmodel.cache_candidates import cacheable_forms, is_cache_fil
 from uncork.core.costmodel.step_cost import predict_gain, stages_worth_vectorizing
 from uncork.core.documents.diagnosis import Cause, Finding, WorkloadDiagnosis
 from uncork.core.evidence.stage import Stage
+from uncork.rules.base.findings import input_finding, waits_for_input
 from uncork.rules.base.thresholds import (
     MIN_FINDING_SPEEDUP,
     format_ms,
     input_share,
     speedup_bound,
-    speedup_interval,
     stage_label,
 )
 
@@ -28,7 +28,7 @@ MAX_MEMORY_SHARE = 0.5
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     """At most one finding: the cache that would win most among those that fit."""
-    if diagnosis.workload.min_passes < 2 or input_share(diagnosis) <= 1 - 1 / MIN_FINDING_SPEEDUP:
+    if diagnosis.workload.min_passes < 2 or not waits_for_input(diagnosis):
         return
     found = attribute_costs(diagnosis, machine.cpus)
     # What is expensive only because it is done piece by piece is not a cache's to spare: what
@@ -45,8 +45,7 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     upper = speedup_bound(diagnosis.step_s, costs.with_cached_stage(best).step_s()) / predict_gain(
         found, costs
     )
-    if upper >= MIN_FINDING_SPEEDUP:
-        yield _finding(diagnosis, best, upper)
+    yield from _finding(diagnosis, best, upper)
 
 
 def _on_the_way(one: Stage, other: Stage) -> bool:
@@ -55,19 +54,14 @@ def _on_the_way(one: Stage, other: Stage) -> bool:
     return above.first_index <= below.index
 
 
-def _finding(diagnosis: WorkloadDiagnosis, stage: Stage, upper: float) -> Finding:
+def _finding(diagnosis: WorkloadDiagnosis, stage: Stage, upper: float) -> Iterator[Finding]:
     there = next((s for s in diagnosis.stages if s.kind == "cache" and _on_the_way(s, stage)), None)
     cause, evidence, remedy = _told(stage, there)
     if diagnosis.workload.is_dataset_recreated:
-        remedy += "; make that dataset once, before the loop over epochs"
-    return Finding(
-        cause=cause,
-        share=input_share(diagnosis),
-        upper_bound=upper,
-        upper_bound_interval=speedup_interval(diagnosis, "input", upper),
-        at=there.at if there else stage.at,
-        evidence=evidence,
-        remedy=remedy,
+        remedy += "; create that dataset once, before the loop over epochs"
+    at = there.at if there else stage.at
+    return input_finding(
+        diagnosis, cause, upper, at, evidence, remedy, share=input_share(diagnosis)
     )
 
 
@@ -75,24 +69,27 @@ def _told(stage: Stage, there: Stage | None) -> tuple[Cause, str, str]:
     """What is wrong, how that is seen, and what to do."""
     point = stage.cache_point
     assert point is not None
-    taken = f"they take {point.memory_bytes / 1e9:.3g} GB"
+    taken = f"they need {point.memory_bytes / 1e9:.3g} GB"
     read_s = there.cpu_s_per_step or 0.0 if there and there.is_file_cache else 0.0
     if read_s > point.saved_cpu_s_per_step / 2:
         return (
             "storage_bound",
-            f"the same {point.element_count:,} elements are read from the files of this cache in "
-            "every "
-            f"epoch, one after the other: {format_ms(read_s)} of CPU a step; in memory {taken}",
-            "cache() without a file name, or a second one behind it where making them takes long",
+            f"every epoch reads the same {point.element_count:,} elements from the files of this "
+            f"cache, one after the other: {format_ms(read_s)} of CPU a step; in memory {taken}",
+            "use cache() without a file name, or add a second cache() after it if creating the "
+            "elements takes long",
         )
     part = ""
     if stage.deterministic_prefix:
-        part = "before it is widened, " if stage.narrow_prefix else "the deterministic part of "
-    but = f"in spite of the cache{f' at {there.at}' if there.at else ''}, " if there else ""
+        part = (
+            "before the cast to a wider type, "
+            if stage.narrow_prefix
+            else "the deterministic part of "
+        )
+    but = f"despite the cache{f' at {there.at}' if there.at else ''}, " if there else ""
     return (
         "cache_misplaced" if there else "cache_missing",
-        f"{but}{part}{stage_label(stage)} gives the same {point.element_count:,} elements every "
-        "epoch, "
-        f"{format_ms(point.saved_cpu_s_per_step)} of CPU a step; {taken}",
-        "cache() after the deterministic part, before the random one and before shuffle",
+        f"{but}{part}{stage_label(stage)} creates the same {point.element_count:,} elements in "
+        f"every epoch: {format_ms(point.saved_cpu_s_per_step)} of CPU a step; {taken}",
+        "add cache() after the deterministic part, before the random one and before shuffle",
     )

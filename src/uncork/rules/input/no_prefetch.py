@@ -11,14 +11,8 @@ from collections.abc import Iterator
 from uncork.core.base.machine import Machine
 from uncork.core.costmodel.attribution import overlapped_step_s
 from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
-from uncork.rules.base.thresholds import (
-    MIN_FINDING_SPEEDUP,
-    format_ms,
-    input_share,
-    speedup_bound,
-    speedup_interval,
-    stage_label,
-)
+from uncork.rules.base.findings import input_finding, waits_for_input
+from uncork.rules.base.thresholds import format_ms, speedup_bound, stage_label
 
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
@@ -30,23 +24,14 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
         or not stages
     ):
         return
-    if stages[-1].kind == "prefetch" or input_share(diagnosis) <= 1 - 1 / MIN_FINDING_SPEEDUP:
+    if stages[-1].kind == "prefetch" or not waits_for_input(diagnosis):
         return
     overlapped = overlapped_step_s(diagnosis, machine.cpus)
     upper = speedup_bound(diagnosis.step_s, overlapped)
-    if upper < MIN_FINDING_SPEEDUP:
-        return
-    yield Finding(
-        cause="no_prefetch",
-        share=min(input_share(diagnosis), 1 - 1 / upper),
-        upper_bound=upper,
-        upper_bound_interval=speedup_interval(diagnosis, "input", upper),
-        at=stages[-1].at,
-        evidence=(
-            f"the pipeline ends in {stage_label(stages[-1])} and its options turn TensorFlow's own "
-            f"prefetch off: a step of {format_ms(diagnosis.step_s)} waits for its batch; side by "
-            "side "
-            f"they would take {format_ms(overlapped)}"
-        ),
-        remedy="end it in prefetch(tf.data.AUTOTUNE)",
+    evidence = (
+        f"the pipeline ends in {stage_label(stages[-1])} and its options disable TensorFlow's own "
+        f"prefetch: a step of {format_ms(diagnosis.step_s)} waits for its batch; overlapped, they "
+        f"would take {format_ms(overlapped)}"
     )
+    remedy = "end the pipeline with .prefetch(tf.data.AUTOTUNE)"
+    yield from input_finding(diagnosis, "no_prefetch", upper, stages[-1].at, evidence, remedy)

@@ -10,7 +10,8 @@ from uncork.core.costmodel.step_cost import predict_gain
 from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.evidence.model import OneHotLabels
 from uncork.core.evidence.stage import BATCH_LOADERS, Stage
-from uncork.rules.base.thresholds import MIN_FINDING_SPEEDUP, format_ms, input_share, speedup_bound
+from uncork.rules.base.findings import step_finding
+from uncork.rules.base.thresholds import format_ms, input_share, speedup_bound
 
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
@@ -20,24 +21,15 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
         return
     loader = next((s for s in diagnosis.stages if s.kind in BATCH_LOADERS), None)
     upper = _upper(diagnosis, labels, loader, machine.cpus)
-    if upper < MIN_FINDING_SPEEDUP:
-        return
-    yield Finding(
-        cause="one_hot_labels",
-        share=1 - 1 / upper,
-        upper_bound=upper,
-        at=(loader.at if loader else None) or diagnosis.workload.at,
-        evidence=(
-            f"labels are rows of {labels.class_count:,} numbers, one of them not zero: "
-            f"{labels.batch_bytes / 1e6:,.0f} MB a step. Filling and copying them takes "
-            f"{format_ms(labels.creation_s)}, the loss {format_ms(labels.loss_s)} longer than "
-            "whole numbers would; "
-            f"a step takes {format_ms(diagnosis.step_s)}"
-        ),
-        remedy=(
-            "labels as whole numbers, with SparseCategoricalCrossentropy and "
-            "SparseCategoricalAccuracy in the place of the others"
-        ),
+    evidence = (
+        f"each label is a row of {labels.class_count:,} numbers, all but one of them zero: "
+        f"{labels.batch_bytes / 1e6:,.0f} MB a step. Creating and copying the rows takes "
+        f"{format_ms(labels.creation_s)}, and the loss takes {format_ms(labels.loss_s)} longer "
+        f"than on integer labels; a step takes {format_ms(diagnosis.step_s)}"
+    )
+    remedy = "use integer labels, with SparseCategoricalCrossentropy and SparseCategoricalAccuracy"
+    yield from step_finding(
+        diagnosis, "one_hot_labels", upper, loader.at if loader else None, evidence, remedy
     )
 
 

@@ -9,36 +9,29 @@ from uncork.core.base.machine import Machine
 from uncork.core.costmodel.attribution import attribute_costs
 from uncork.core.costmodel.step_cost import (
     StepCosts,
-    predict_gain,
     stages_worth_inlining,
     stages_worth_vectorizing,
 )
 from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
-from uncork.rules.base.thresholds import (
-    MIN_FINDING_SPEEDUP,
-    format_ms,
-    input_share,
-    speedup_bound,
-    speedup_interval,
-    stage_label,
-)
+from uncork.rules.base.findings import costs_bound, input_finding, waits_for_input
+from uncork.rules.base.thresholds import format_ms, stage_label
 
 # Evidence and remedy.
 _AT_ONCE: Final = (
-    "{map} is called for one element after the other: {now} of CPU a step; called once for all of "
-    "a batch, the same function takes {then}",
-    "batch() first, then a map that takes whole batches",
+    "{map} runs once for each element: {now} of CPU a step; vectorized over a batch, the same "
+    "function takes {then}",
+    "call batch() first, then a map over whole batches",
 )
 _IN_PART: Final = (
-    "{map} is called for one element after the other: {now} of CPU a step; with what follows "
-    "{behind} called once for all of a batch, it takes {then}",
-    "cut the function in two: a map up to there, batch(), then a map that takes whole batches",
+    "{map} runs once for each element: {now} of CPU a step; if the part after {behind} is "
+    "vectorized over a batch, it takes {then}",
+    "split the function: a map up to there, batch(), then a map over whole batches",
 )
 _INLINE: Final = (
-    "{map} hands every element to another thread, and waits: {now} of CPU a step; in the thread "
-    "that asks for the elements the same function takes {then}",
-    "'uncork tune' runs it in that thread (inline_map); by hand, batch() first and a map that "
-    "takes whole batches, where the function can",
+    "{map} passes every element to another thread and waits: {now} of CPU a step; in the thread "
+    "that requests the elements, the same function takes {then}",
+    "'uncork tune' runs it in that thread (inline_map); by hand, call batch() first, then a map "
+    "over whole batches, if the function supports that",
 )
 
 
@@ -64,29 +57,19 @@ def _told(
     chosen: Collection[int],
     told: tuple[str, str],
 ) -> Iterator[Finding]:
-    upper = speedup_bound(diagnosis.step_s, spared.step_s())
-    if (
-        min(predict_gain(costs, spared), upper) < MIN_FINDING_SPEEDUP
-        or input_share(diagnosis) <= 1 - 1 / MIN_FINDING_SPEEDUP
-    ):
+    if not chosen or not waits_for_input(diagnosis):
         return
+    upper = costs_bound(diagnosis, costs, spared)
     pairs = [(diagnosis.stages[i], spared.stages[i]) for i in chosen]
     stage, cheaper = max(
         pairs, key=lambda pair: (pair[0].cpu_s_per_step or 0.0) - (pair[1].cpu_s_per_step or 0.0)
     )
     behind = stage.vectorized_cost.unbatched_ops if stage.vectorized_cost else ()
     evidence, remedy = _IN_PART if behind and told is _AT_ONCE else told
-    yield Finding(
-        cause="per_element_work",
-        share=min(input_share(diagnosis), 1 - 1 / upper),
-        upper_bound=upper,
-        upper_bound_interval=speedup_interval(diagnosis, "input", upper),
-        at=stage.at,
-        evidence=evidence.format(
-            map=stage_label(stage),
-            behind=" and ".join(behind),
-            now=format_ms(stage.cpu_s_per_step),
-            then=format_ms(cheaper.cpu_s_per_step),
-        ),
-        remedy=remedy,
+    evidence = evidence.format(
+        map=stage_label(stage),
+        behind=" and ".join(behind),
+        now=format_ms(stage.cpu_s_per_step),
+        then=format_ms(cheaper.cpu_s_per_step),
     )
+    yield from input_finding(diagnosis, "per_element_work", upper, stage.at, evidence, remedy)

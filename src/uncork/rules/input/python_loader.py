@@ -10,34 +10,35 @@ from uncork.core.costmodel.attribution import attribute_costs
 from uncork.core.costmodel.step_cost import predict_gain
 from uncork.core.documents.diagnosis import Cause, Finding, WorkloadDiagnosis
 from uncork.core.evidence.stage import BATCH_LOADERS, Stage
+from uncork.rules.base.findings import input_finding
 from uncork.rules.base.thresholds import (
     MIN_FINDING_SPEEDUP,
     format_ms,
     input_share,
     speedup_bound,
-    speedup_interval,
     stage_label,
 )
 from uncork.rules.input.cache import MAX_MEMORY_SHARE
 
-_OPS: Final = "write the function with TensorFlow's ops"
+_OPS: Final = "write the function with TensorFlow ops"
 _LOCKED: Final = "; more parallel calls do not help"
-_CHUNKS: Final = "let it yield many elements at once, stacked, and end it in .unbatch()"
-_KEEP: Final = "keep what it yields: .cache() behind from_generator, before shuffle"
+_CHUNKS: Final = "let it yield several elements at a time, stacked, and add .unbatch()"
+_KEEP: Final = "cache what it yields: .cache() after from_generator, before shuffle"
 _AGAIN: Final = (
-    "keep what it answers, in a dict by its arguments' values (path.numpy(): a tensor is no key); "
-    "or write it with TensorFlow's ops"
+    "memoize its results, in a dict by the values of its arguments (path.numpy(): a tensor cannot "
+    "be a key); or write it with TensorFlow ops"
 )
 _ANY: Final = (
-    "read with tf.data; or give the loader workers, PyDataset(workers=N), where __getitem__ "
-    "changes nothing that another call of it reads"
+    "read with tf.data; or give the loader workers, PyDataset(workers=N), if __getitem__ changes "
+    "nothing that another call reads"
 )
 # Of what makes one batch after the other, and cannot be asked for another one.
 _WHOLE: Final = {
-    "loop": "prepare batches beside the step: Dataset.from_generator(...) around what makes them, "
-    "and .prefetch(...)",
-    "generator": "a generator makes one batch after the other: read with tf.data; or make it a "
-    "PyDataset, whose __getitem__(index) makes the batch of that index, and give it workers",
+    "loop": "prepare batches during the step: wrap their source in Dataset.from_generator(...), "
+    "and add .prefetch(...)",
+    "generator": "a generator yields one batch after the other: read with tf.data; or turn it into "
+    "a PyDataset, whose __getitem__(index) returns the batch of that index, and give "
+    "it workers",
 }
 _QUEUE: Final = "compute on whole arrays instead of rows, or read with tf.data; threads do not help"
 # Of a loader's time, what threads must save to be called a help.
@@ -61,25 +62,21 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     elif slowest.kind not in BATCH_LOADERS:  # other stages may be as slow
         costs = attribute_costs(diagnosis, machine.cpus)
         upper = min(upper, predict_gain(costs, costs.without_stages([slowest.index])))
-    if upper < MIN_FINDING_SPEEDUP or wall_s < (1 - 1 / MIN_FINDING_SPEEDUP) * diagnosis.step_s:
+    if wall_s < (1 - 1 / MIN_FINDING_SPEEDUP) * diagnosis.step_s:
         return
     if _labels_s(diagnosis, slowest) > wall_s / 2:
         return  # what takes the time is not Python, but zeros
     cause: Cause = "py_function" if slowest.kind == "map" else "python_loader"
     kept = _may_keep(diagnosis, slowest)
-    serially = ", one call at a time under the interpreter's lock"
-    yield Finding(
-        cause=cause,
-        share=min(input_share(diagnosis), 1 - 1 / upper),
-        upper_bound=upper,
-        upper_bound_interval=speedup_interval(diagnosis, "input", upper),
-        at=slowest.python_code_at or slowest.at,
-        evidence=(
-            f"{stage_label(slowest)} runs Python for {format_ms(wall_s)} a step"
-            f"{serially if slowest.parallelism in (None, 1) else ''}; a step takes "
-            f"{format_ms(diagnosis.step_s)}"
-        ),
-        remedy=_in_ops(slowest, kept) if cause == "py_function" else _remedy(slowest, kept),
+    serially = ", one call at a time under the global interpreter lock"
+    evidence = (
+        f"{stage_label(slowest)} runs Python for {format_ms(wall_s)} a "
+        f"step{serially if slowest.parallelism in (None, 1) else ''}; a step takes "
+        f"{format_ms(diagnosis.step_s)}"
+    )
+    remedy = _in_ops(slowest, kept) if cause == "py_function" else _remedy(slowest, kept)
+    yield from input_finding(
+        diagnosis, cause, upper, slowest.python_code_at or slowest.at, evidence, remedy
     )
 
 
@@ -100,8 +97,8 @@ def _in_ops(stage: Stage, kept: bool) -> str:
     if together > (1 - _HELP) * alone or stage.parallelism != 1:
         return _OPS + _LOCKED
     return (
-        f"map(..., num_parallel_calls=tf.data.AUTOTUNE): a thread on each core made an element in "
-        f"{format_ms(together)} instead of {format_ms(alone)}; or {_OPS}"
+        "map(..., num_parallel_calls=tf.data.AUTOTUNE): with one thread for each core an element "
+        f"took {format_ms(together)} instead of {format_ms(alone)}; or {_OPS}"
     )
 
 
@@ -114,9 +111,9 @@ def _remedy(loader: Stage, kept: bool) -> str:
         return _KEEP
     if loader.chunked_cost is not None and loader.chunked_cost.wall_s_per_element < _SOON * wall_s:
         return (
-            f"{_CHUNKS}: handed over one by one an element takes {format_ms(wall_s)}, and "
-            f"{format_ms(loader.chunked_cost.wall_s_per_element)} among "
-            f"{loader.chunked_cost.max_elements}"
+            f"{_CHUNKS}: one at a time, an element takes {format_ms(wall_s)}; "
+            f"{loader.chunked_cost.max_elements} at a time, it takes "
+            f"{format_ms(loader.chunked_cost.wall_s_per_element)}"
         )
     return _with_workers(loader)
 
@@ -128,18 +125,22 @@ def _with_workers(loader: Stage) -> str:
     apart = loader.multiprocess_wall_s_per_element
     if apart is not None and apart < (1 - _HELP) * min(alone, together):
         seeds = (
-            ", and seed what it draws from in each: they begin alike" if loader.is_random else ""
+            (
+                ", and seed the random generators in each process: all processes start with the "
+                "same state"
+            )
+            if loader.is_random
+            else ""
         )
         return (
-            f"give it processes: super().__init__(workers=N, use_multiprocessing=True){seeds}; one "
-            f"on each core made a batch in {format_ms(apart)} instead of {format_ms(alone)}, "
-            "threads in "
-            f"{format_ms(together)}"
+            f"give it processes: super().__init__(workers=N, use_multiprocessing=True){seeds}; "
+            f"with one process for each core a batch took {format_ms(apart)} instead of "
+            f"{format_ms(alone)}, with threads {format_ms(together)}"
         )
     if together > (1 - _HELP) * alone:
         return _QUEUE
     return (
-        f"give it workers: super().__init__(workers=N); a thread on each core made a batch in "
+        "give it workers: super().__init__(workers=N); with one thread for each core a batch took "
         f"{format_ms(together)} instead of {format_ms(alone)}"
     )
 

@@ -8,7 +8,8 @@ from uncork.core.base.machine import Machine
 from uncork.core.costmodel.attribution import attribute_costs, unexplained_cpu_s
 from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.evidence.stage import ShuffleBuffer
-from uncork.rules.base.thresholds import MIN_FINDING_SPEEDUP, speedup_bound
+from uncork.rules.base.findings import step_finding
+from uncork.rules.base.thresholds import speedup_bound
 
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
@@ -20,27 +21,22 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
         if stage.shuffle_buffer is None or not stage.elements_per_step:
             continue
         upper = speedup_bound(costs.shuffle_refill_step_s(stage.index), costs.step_s())
-        if upper < MIN_FINDING_SPEEDUP:
-            continue
         steps = stage.shuffle_buffer.elements_per_pass / stage.elements_per_step
         filling_s = (costs.shuffle_refill_step_s(stage.index) - costs.step_s()) * steps
-        yield Finding(
-            cause="shuffle_of_decoded",
-            share=1 - 1 / upper,
-            upper_bound=upper,
-            at=stage.at,
-            evidence=(
-                f"its buffer of {stage.shuffle_buffer.element_count:,} elements is filled before "
-                "the first "
-                f"batch of each pass, while nothing is trained: {filling_s:.2g} s; "
-                f"{_held(stage.bytes_per_element, stage.shuffle_buffer)}"
-            ),
-            remedy="shuffle() before the maps: names, indices or records instead of what they hold",
+        evidence = (
+            f"each pass fills its buffer of {stage.shuffle_buffer.element_count:,} elements before "
+            f"the first batch, while the training waits: {filling_s:.2g} s; "
+            f"{_held(stage.bytes_per_element, stage.shuffle_buffer)}"
         )
+        remedy = (
+            "call shuffle() before the maps: shuffle names, indices or records instead of decoded "
+            "data"
+        )
+        yield from step_finding(diagnosis, "shuffle_of_decoded", upper, stage.at, evidence, remedy)
 
 
 def _held(now: int | None, buffer: ShuffleBuffer) -> str:
     if now is None:
-        return "before the maps elements are smaller"
+        return "before the maps, elements are smaller"
     sizes = (each * buffer.element_count / 1e6 for each in (now, buffer.bytes_per_element))
-    return "it holds {:,.1f} MB, before the maps {:,.1f} MB".format(*sizes)
+    return "it takes {:,.1f} MB; before the maps, it would take {:,.1f} MB".format(*sizes)

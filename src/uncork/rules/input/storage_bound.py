@@ -11,22 +11,15 @@ from collections.abc import Iterator
 
 from uncork.core.base.machine import Machine
 from uncork.core.costmodel.attribution import attribute_costs
-from uncork.core.costmodel.step_cost import predict_gain
 from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
-from uncork.rules.base.thresholds import (
-    MIN_FINDING_SPEEDUP,
-    format_ms,
-    input_share,
-    speedup_bound,
-    speedup_interval,
-    stage_label,
-)
+from uncork.rules.base.findings import costs_bound, input_finding, step_finding, waits_for_input
+from uncork.rules.base.thresholds import MIN_FINDING_SPEEDUP, format_ms, stage_label
 
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     """One for what every epoch reads from the disk, one for each map that opens many files."""
     yield from _from_disk(diagnosis)
-    if input_share(diagnosis) <= 1 - 1 / MIN_FINDING_SPEEDUP:
+    if not waits_for_input(diagnosis):
         return
     costs = attribute_costs(diagnosis, machine.cpus)
     for stage in diagnosis.stages:
@@ -36,23 +29,15 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
         # What is left: one file in place of all.
         spared = reading.cpu_s_per_element * (1 - 1 / reading.files_per_element)
         together = costs.with_stages_share([stage.index], 1 - spared / cost_s)
-        upper = speedup_bound(diagnosis.step_s, together.step_s())
-        if min(predict_gain(costs, together), upper) < MIN_FINDING_SPEEDUP:
-            continue
+        upper = costs_bound(diagnosis, costs, together)
         read_s = reading.cpu_s_per_element * stage.elements_per_step
-        yield Finding(
-            cause="storage_bound",
-            share=min(input_share(diagnosis), 1 - 1 / upper),
-            upper_bound=upper,
-            upper_bound_interval=speedup_interval(diagnosis, "input", upper),
-            at=stage.at,
-            evidence=(
-                f"{stage_label(stage)} opens {reading.files_per_element:,} files for each "
-                f"element: {format_ms(read_s)} of "
-                f"{format_ms(stage.cpu_s_per_step)} of CPU a step pass until they are read"
-            ),
-            remedy="pack what belongs together into TFRecord files, some 100 MB each",
+        evidence = (
+            f"{stage_label(stage)} opens {reading.files_per_element:,} files for each element; "
+            f"opening and reading them takes {format_ms(read_s)} of "
+            f"{format_ms(stage.cpu_s_per_step)} of CPU a step"
         )
+        remedy = "pack the files into TFRecord files of about 100 MB each"
+        yield from input_finding(diagnosis, "storage_bound", upper, stage.at, evidence, remedy)
 
 
 def _from_disk(diagnosis: WorkloadDiagnosis) -> Iterator[Finding]:
@@ -66,19 +51,14 @@ def _from_disk(diagnosis: WorkloadDiagnosis) -> Iterator[Finding]:
     if upper < MIN_FINDING_SPEEDUP or disk > reached * MIN_FINDING_SPEEDUP:
         return
     at = next((s.at for s in diagnosis.stages if s.file_bytes == files.total_bytes), None)
-    yield Finding(
-        cause="storage_bound",
-        share=1 - 1 / upper,
-        upper_bound=upper,
-        at=at,
-        evidence=(
-            f"{files.total_bytes / 1e9:,.0f} GB of files have no room in the "
-            f"{diagnosis.memory_available_bytes / 1e9:,.0f} GB of memory that are free, so each "
-            f"epoch reads them from the disk: {files.read_bytes_per_s / 1e6:,.0f} MB/s were seen, "
-            f"{disk:,.0f} samples/s at most"
-        ),
-        remedy=(
-            "a faster disk, or smaller files: pictures of the size that is used, records that hold "
-            "only what is trained on"
-        ),
+    evidence = (
+        f"{files.total_bytes / 1e9:,.0f} GB of files do not fit into the "
+        f"{diagnosis.memory_available_bytes / 1e9:,.0f} GB of free memory, so each epoch reads "
+        f"them from the disk: Uncork measured {files.read_bytes_per_s / 1e6:,.0f} MB/s, which "
+        f"allows {disk:,.0f} samples/s"
     )
+    remedy = (
+        "use a faster disk, or smaller files: images in the size that the model uses, records with "
+        "only the features that it trains on"
+    )
+    yield from step_finding(diagnosis, "storage_bound", upper, at, evidence, remedy)

@@ -15,22 +15,26 @@ from uncork.core.costmodel.transfer_time import (
 from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.evidence.model import Transfer
 from uncork.core.evidence.stage import Stage
-from uncork.rules.base.thresholds import MIN_FINDING_SPEEDUP, format_ms, speedup_bound
+from uncork.rules.base.findings import step_finding
+from uncork.rules.base.thresholds import format_ms, speedup_bound
 
-_BYTES: Final = "send whole numbers of a byte, and make floats of them in the model (Rescaling)"
+_BYTES: Final = "send uint8, and convert it to floats in the model (Rescaling)"
 _IN_STEP: Final = (
-    f"'uncork tune' does this map in the training step (map_on_device); by hand, {_BYTES}"
+    f"'uncork tune' runs this map in the training step (map_on_device); by hand, {_BYTES}"
 )
 _FOR_LOOP: Final = (
-    "'uncork tune' does this map on the device, before each step (map_on_device); by hand, send "
-    "whole numbers of a byte, and make floats of them in the step"
+    "'uncork tune' runs this map on the device, before each step (map_on_device); by hand, send "
+    "uint8, and convert it to floats in the step"
 )
 # No word of tf.data.experimental.prefetch_to_device: on an H200, Keras's fit was slower with it,
 # for batches of 77 MB (0.95x) as well as of 19 MB (0.89x).
-_ONCE: Final = "where the device can hold the data: put it there once, and gather in the step"
+_ONCE: Final = (
+    "if the data fit into the memory of the device: copy them there once, and gather each batch in "
+    "the step"
+)
 _ROWS_ONCE: Final = (
-    "'uncork tune' puts these arrays on the device once, if they fit, and gathers each batch there "
-    "(data_on_device)"
+    "'uncork tune' copies these arrays to the device once, if they fit, and gathers each batch "
+    "there (data_on_device)"
 )
 
 
@@ -41,22 +45,15 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
         return
     spared = find_transfer_saving(transfer, diagnosis.stages)
     upper = _upper(diagnosis, transfer, spared or TransferSaving(share=1.0), machine.cpus)
-    if upper < MIN_FINDING_SPEEDUP:
-        return
     source = next((s for s in diagnosis.stages if s.step_offload and s.kind != "map"), None)
     by = spared.widening_map if spared else source
-    least = f"; as bytes {_least(transfer, spared) / 1e6:,.1f} MB" if spared else ""
-    yield Finding(
-        cause="transfer",
-        share=1 - 1 / upper,
-        upper_bound=upper,
-        at=(by.at if by else None) or diagnosis.workload.at,
-        evidence=(
-            f"{transfer.batch_bytes / 1e6:,.1f} MB a step, sent to {transfer.device} in "
-            f"{format_ms(transfer.wall_s)} of {format_ms(diagnosis.step_s)}{least}"
-        ),
-        remedy=_remedy(diagnosis, by, narrow=spared is None),
+    least = f"; as uint8, it would send {_least(transfer, spared) / 1e6:,.1f} MB" if spared else ""
+    evidence = (
+        f"each step sends {transfer.batch_bytes / 1e6:,.1f} MB to {transfer.device}: "
+        f"{format_ms(transfer.wall_s)} of a {format_ms(diagnosis.step_s)} step{least}"
     )
+    remedy = _remedy(diagnosis, by, narrow=spared is None)
+    yield from step_finding(diagnosis, "transfer", upper, by.at if by else None, evidence, remedy)
 
 
 def _upper(

@@ -14,19 +14,15 @@ from uncork.core.costmodel.stage_cost import unused_outputs_cpu_s
 from uncork.core.costmodel.step_cost import StepCosts, pass_rate, predict_gain
 from uncork.core.documents.diagnosis import Cause, Finding, WorkloadDiagnosis
 from uncork.core.evidence.stage_graph import consecutive_stages, find_cropping_maps
-from uncork.rules.base.thresholds import (
-    MIN_FINDING_SPEEDUP,
-    format_ms,
-    input_share,
-    speedup_bound,
-    speedup_interval,
-    stage_label,
-)
+from uncork.rules.base.findings import costs_bound, input_finding, waits_for_input
+from uncork.rules.base.thresholds import format_ms, stage_label
 
-_EARLY_FILTER: Final = "drop elements before the expensive maps, as soon as what decides is known"
+_EARLY_FILTER: Final = (
+    "filter before the expensive maps, as soon as the value that decides is known"
+)
 _EARLY_SHARD: Final = (
-    "dataset.shard(workers, index) where the files are listed, in the same order for all workers "
-    "(list_files(..., shuffle=False)), before all maps"
+    "call dataset.shard(workers, index) where the files are listed, in the same order for all "
+    "workers (list_files(..., shuffle=False)), before all maps"
 )
 # Of its elements, what a worker keeps at most: of more the rest is laid aside, for a validation.
 _SHARE: Final = 0.5
@@ -34,7 +30,7 @@ _SHARE: Final = 0.5
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     """One finding for each stage that drops what was expensive, ignores it, or makes it again."""
-    if input_share(diagnosis) <= 1 - 1 / MIN_FINDING_SPEEDUP:
+    if not waits_for_input(diagnosis):
         return
     costs = attribute_costs(diagnosis, machine.cpus)
     yield from _dropped(diagnosis, costs)
@@ -53,8 +49,7 @@ def _dropped(diagnosis: WorkloadDiagnosis, costs: StepCosts) -> Iterator[Finding
                 costs,
                 costs.with_upstream_share(stage.index, kept),
                 stage.at,
-                f"{stage_label(stage)} keeps {kept:.0%} of its elements; what was done for the "
-                "others",
+                f"{stage_label(stage)} keeps {kept:.0%} of its elements; the work for the others",
                 _EARLY_SHARD if sharded else _EARLY_FILTER,
                 cause="unsharded_input" if sharded else "wasted_work",
             )
@@ -75,9 +70,9 @@ def _ignored(diagnosis: WorkloadDiagnosis, costs: StepCosts) -> Iterator[Finding
         costs,
         costs.without_unused_outputs(stage.unused_output_maps),
         maker.at,
-        f"{stage_label(maker)} makes more than {stage_label(stage)} looks at; what is made for "
-        "nothing",
-        "make in the map only what is used, or give the loader a switch for the rest",
+        f"{stage_label(maker)} computes outputs that {stage_label(stage)} does not use; computing "
+        "them",
+        "compute only what is used, or give the loader a switch for the rest",
     )
 
 
@@ -91,10 +86,9 @@ def _cropped(diagnosis: WorkloadDiagnosis, costs: StepCosts) -> Iterator[Finding
                 costs,
                 costs.with_partial_decode(stage.index),
                 decoding.at,
-                f"{stage_label(decoding)} decodes its images whole, and {crops} crops them; what "
-                "is "
-                "decoded for nothing",
-                "tf.image.decode_and_crop_jpeg, with the image's shape from "
+                f"{stage_label(decoding)} decodes whole images, and {crops} crops them; decoding "
+                "what is discarded",
+                "use tf.image.decode_and_crop_jpeg, with the image's shape from "
                 "tf.image.extract_jpeg_shape",
             )
 
@@ -107,10 +101,9 @@ def _repeated(diagnosis: WorkloadDiagnosis, costs: StepCosts) -> Iterator[Findin
                 costs,
                 costs.without_repeated_work(stage.index),
                 stage.repeated_work.at or stage.at,
-                f"{stage.repeated_work.repetitions} branches of this {stage.kind} make the same "
-                "elements, "
-                "each for itself; what all but one of them do",
-                "make each element once, in one map that returns all parts",
+                f"{stage.repeated_work.repetitions} branches of this {stage.kind} compute the same "
+                "elements separately; the work of all but one branch",
+                "compute each element once, in one map that returns all parts",
             )
 
 
@@ -123,15 +116,6 @@ def _finding(
     remedy: str,
     cause: Cause = "wasted_work",
 ) -> Iterator[Finding]:
-    upper = speedup_bound(diagnosis.step_s, spared.step_s())
-    if predict_gain(costs, spared) < MIN_FINDING_SPEEDUP or upper < MIN_FINDING_SPEEDUP:
-        return
-    yield Finding(
-        cause=cause,
-        share=min(input_share(diagnosis), 1 - 1 / upper),
-        upper_bound=upper,
-        upper_bound_interval=speedup_interval(diagnosis, "input", upper),
-        at=at,
-        evidence=f"{what} takes {format_ms(costs.cpu_s() - spared.cpu_s())} of CPU a step",
-        remedy=remedy,
-    )
+    upper = costs_bound(diagnosis, costs, spared)
+    evidence = f"{what} takes {format_ms(costs.cpu_s() - spared.cpu_s())} of CPU a step"
+    yield from input_finding(diagnosis, cause, upper, at, evidence, remedy)

@@ -11,14 +11,13 @@ from typing import Final
 
 from uncork.core.base.machine import Machine
 from uncork.core.costmodel.attribution import attribute_costs
-from uncork.core.costmodel.step_cost import predict_gain
 from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
+from uncork.rules.base.findings import costs_bound, waits_for_input
 from uncork.rules.base.thresholds import (
     MIN_FINDING_SPEEDUP,
     float64_casts,
     format_ms,
     input_share,
-    speedup_bound,
     speedup_interval,
     stage_label,
 )
@@ -29,7 +28,7 @@ _TRIFLE: Final = 0.05
 
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     """One finding for each map or loader that was seen to cost much less in single precision."""
-    if input_share(diagnosis) <= 1 - 1 / MIN_FINDING_SPEEDUP:
+    if not waits_for_input(diagnosis):
         return
     costs = attribute_costs(diagnosis, machine.cpus)
     for stage in diagnosis.stages:
@@ -39,10 +38,10 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
             continue
         cast_s = _cast_s(diagnosis) if stage.has_python_code else 0.0
         narrow = narrow.with_faster_consumer(cast_s, cast_s)
-        upper = speedup_bound(diagnosis.step_s, narrow.step_s())
-        if min(predict_gain(costs, narrow), upper) < MIN_FINDING_SPEEDUP:
+        upper = costs_bound(diagnosis, costs, narrow)
+        if upper < MIN_FINDING_SPEEDUP:
             continue
-        verb = "reads and hands over" if stage.has_python_code else "computes in"
+        verb = "reads and returns" if stage.has_python_code else "computes in"
         yield Finding(
             cause="wide_dtype",
             share=min(input_share(diagnosis), 1 - 1 / upper),
@@ -50,11 +49,12 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
             upper_bound_interval=None if cast_s else speedup_interval(diagnosis, "input", upper),
             at=stage.float64_at or stage.at,
             evidence=(
-                f"{stage_label(stage)} {verb} float64, {format_ms(stage.cpu_s_per_step)} of CPU a "
-                "step; "
-                f"the same in float32 took {format_ms(spared_s)} less"
+                f"{stage_label(stage)} {verb} float64: {format_ms(stage.cpu_s_per_step)} of CPU a "
+                f"step; in float32, it took {format_ms(spared_s)} less"
             ),
-            remedy='astype("float32") where the numbers come from, or tf.cast first in the map',
+            remedy=(
+                'use astype("float32") at the source of the numbers, or tf.cast first in the map'
+            ),
         )
 
 

@@ -32,24 +32,24 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
 
 
 def _gpu(machine: Machine) -> Finding:
-    there = f"{', '.join(machine.unused_gpus)} is in this machine, and TensorFlow does not see it"
+    there = f"this machine has {', '.join(machine.unused_gpus)}, and TensorFlow does not see it"
     hidden = machine.environment_variable("CUDA_VISIBLE_DEVICES")
     if hidden in _HIDES_ALL:
         return _finding(
             "no_accelerator",
             f"{there}: CUDA_VISIBLE_DEVICES={hidden!r} hides it",
-            "take CUDA_VISIBLE_DEVICES out of the script or its surroundings",
+            "remove CUDA_VISIBLE_DEVICES from the script or its environment",
         )
     if machine.is_built_with_cuda is False:
         return _finding(
             "no_accelerator",
-            f"{there}: this build of TensorFlow is made for CPUs only",
+            f"{there}: this build of TensorFlow supports CPUs only",
             'pip install "tensorflow[and-cuda]"',
         )
     return _finding(
         "missing_gpu_library",
-        f"{there}: its log says which library could not be loaded",
-        'pip install "tensorflow[and-cuda]" brings CUDA and cuDNN of the versions it was built for',
+        f"{there}: its log says which library failed to load",
+        'pip install "tensorflow[and-cuda]" installs CUDA and cuDNN in the versions that it needs',
     )
 
 
@@ -58,7 +58,7 @@ def _kernels(machine: Machine) -> Iterator[Finding]:
         yield _finding(
             "missing_gpu_library",
             "TF_ENABLE_ONEDNN_OPTS=0 switches off oneDNN, the library of fast kernels for CPUs",
-            "take TF_ENABLE_ONEDNN_OPTS=0 out, unless equal last digits matter more than speed",
+            "remove TF_ENABLE_ONEDNN_OPTS=0, unless bitwise equal results matter more than speed",
         )
     widest = machine.environment_variable("ONEDNN_MAX_CPU_ISA")
     if widest is not None and widest.upper() not in _ALL_UNITS:
@@ -66,7 +66,7 @@ def _kernels(machine: Machine) -> Iterator[Finding]:
             "no_accelerator",
             f"ONEDNN_MAX_CPU_ISA={widest} hides this processor's wider vector units from "
             "TensorFlow's kernels",
-            "take ONEDNN_MAX_CPU_ISA out of the script or its surroundings",
+            "remove ONEDNN_MAX_CPU_ISA from the script or its environment",
         )
 
 
@@ -75,9 +75,9 @@ def _cores(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     if machine.cpus < machine.cpus_at_start and busy > _BUSY * machine.cpus:
         yield _finding(
             "cpu_quota",
-            f"the script has bound itself to {machine.cpus:g} of the {machine.cpus_at_start:g} "
+            f"the script restricts itself to {machine.cpus:g} of the {machine.cpus_at_start:g} "
             f"cores that it was started with, and keeps {busy:.1f} of them busy",
-            "take out the call that sets the affinity (os.sched_setaffinity, psutil.cpu_affinity)",
+            "remove the call that sets the affinity (os.sched_setaffinity, psutil.cpu_affinity)",
             upper=machine.cpus_at_start / machine.cpus,
         )
     elif _is_chosen(diagnosis, machine):
@@ -89,16 +89,15 @@ def _cores(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
         yield _finding(
             "cpu_quota",
             f"TensorFlow may use {machine.intra_op_threads} of {machine.cpus:g} cores for an op, "
-            "and "
-            f"{busy:.1f} are busy",
-            "take out tf.config.threading.set_intra_op_parallelism_threads(...): TensorFlow uses "
-            "all cores by itself",
+            f"and {busy:.1f} are busy",
+            "remove tf.config.threading.set_intra_op_parallelism_threads(...): TensorFlow uses all "
+            "cores by default",
             upper=diagnosis.speedup_with_faster_step(machine.cpus / machine.intra_op_threads),
         )
 
 
 def _is_chosen(diagnosis: WorkloadDiagnosis, machine: Machine) -> bool:
-    """As ``intra_op_threads`` on the road chooses it, for steps of small kernels."""
+    """As the optimization ``intra_op_threads`` chooses it, for steps of small kernels."""
     computing_s = diagnosis.step_s * diagnosis.breakdown.get("step", 0.0)
     return machine.intra_op_threads == 1 and computing_s <= _SHORT_S
 

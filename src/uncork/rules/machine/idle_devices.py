@@ -29,11 +29,12 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
         upper_bound=upper,
         at=work.step_setup_at or work.at,
         evidence=(
-            f"TensorFlow sees {there} devices and the training runs on {work.replicas}; of a "
-            f"{format_ms(diagnosis.step_s)} step {format_ms(step_s)} could be divided among them"
+            f"TensorFlow sees {there} devices and the training runs on {work.replicas}; "
+            f"{format_ms(step_s)} of a {format_ms(diagnosis.step_s)} step could be divided among "
+            "them"
         ),
         remedy=(
-            "make the model in the scope of tf.distribute.MirroredStrategy(), with a batch for "
+            "create the model in the scope of tf.distribute.MirroredStrategy(), with a batch for "
             "each device; the global batch and the learning rate grow with it"
         ),
     )

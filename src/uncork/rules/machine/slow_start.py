@@ -15,10 +15,11 @@ _LOOPING: Final = 2.0
 # Seconds. Nobody mends a second of a training, however short that is.
 _NOTICED: Final = 1.0
 _IN_PYTHON: Final = (
-    "one call for a whole array instead of Python for each row; or keep what it makes"
+    "use one call for a whole array instead of Python for each row; or save its result"
 )
 _IN_FRAMEWORK: Final = (
-    "it passes in TensorFlow or Keras: keep what the call makes in a file (a vocabulary, arrays)"
+    "TensorFlow or Keras takes this time: save the result of the call in a file (a vocabulary, "
+    "arrays)"
 )
 
 
@@ -62,7 +63,7 @@ def _validating_s(diagnosis: WorkloadDiagnosis) -> float:
 def _of_lines(lines: Sequence[StartupLine], before_s: float) -> tuple[str, str, str]:
     return (
         lines[0].at,
-        f"{before_s:.1f} s pass in the script before its training begins, imports left out, "
+        f"{before_s:.1f} s pass in the script before its training starts, imports not counted, "
         f"{lines[0].seconds:.1f} s of them in one line",
         _IN_FRAMEWORK if lines[0].is_in_framework else _IN_PYTHON,
     )
@@ -71,8 +72,8 @@ def _of_lines(lines: Sequence[StartupLine], before_s: float) -> tuple[str, str, 
 def _of_loop(loop: UnrolledLoop) -> tuple[str, str, str]:
     return (
         loop.at,
-        f"{loop.first_step_s:.1f} s pass until the first step is traced and done: this loop is "
-        "written "
-        f"out in it, {loop.op_count:,} ops, {loop.op_share:.0%} of the forward pass",
-        "a keras.layers.RNN without unroll=True, tf.scan or tf.while_loop, traced but once",
+        f"to trace and run the first step takes {loop.first_step_s:.1f} s: this loop is unrolled "
+        f"in it, {loop.op_count:,} ops, {loop.op_share:.0%} of the forward pass",
+        "use keras.layers.RNN without unroll=True, tf.scan or tf.while_loop, which are traced only "
+        "once",
     )
