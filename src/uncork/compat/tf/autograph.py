@@ -1,0 +1,36 @@
+"""AutoGraph's own conversion of a function, as ``tf.map_fn`` calls it.
+
+Borrowed: ``tf_convert``, the status of the caller's conversion, the mark of what is not converted.
+Why: ``tf.autograph.to_graph`` converts a function always, not where its caller is converted; and
+    ``tf.autograph.experimental.do_not_convert`` returns another function, not the marked one.
+Works with: TensorFlow 2.21, where all tests are run; most of them were run on 2.18.
+Where a name is missing: ``MissingPrivateApi``, raised when this module is imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from uncork.compat.borrow import borrow
+
+_MODULE: Final = "tensorflow.python.autograph.impl.api"
+
+_tf_convert: Final[Callable[..., Any]] = borrow(_MODULE, "tf_convert")
+_control_status_ctx: Final[Callable[[], Any]] = borrow(
+    "tensorflow.python.autograph.core.ag_ctx", "control_status_ctx"
+)
+
+# Marks a function that converted code calls unchanged, as it calls TensorFlow's own.
+mark_as_artifact: Final[Callable[[Any], Any]] = borrow(_MODULE, "autograph_artifact")
+
+
+def convert_like_caller(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function whose branches and loops are converted where those of the caller are.
+
+    Example:
+        >>> convert_like_caller(abs)(-3)
+        3
+    """
+    converted: Callable[..., Any] = _tf_convert(function, _control_status_ctx())
+    return converted
