@@ -14,8 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from tensorflow.python.eager import context
-
+from uncork.compat.tf.eager_context import async_wait
 from uncork.core.base.errors import NothingToMeasure, UncorkError
 from uncork.measure.benchmark.async_backlog import AsyncBacklog
 from uncork.measure.benchmark.interleave import Block
@@ -113,7 +112,7 @@ class _Request:
         if self._given < MIN_WARMUP_EXECUTIONS or left_s > 0:
             self._backlog.set_limit(self._given, self._given, passed_s, left_s)
             return
-        context.async_wait()
+        async_wait()
         self._warm = (self._given, time.perf_counter(), time.process_time())
         self._traced_s, self._held = total_tracing_s(), take_memory_snapshot()
 
@@ -121,7 +120,7 @@ class _Request:
         """What was timed since the warm-up."""
         assert self._warm is not None
         given, begin, cpu = self._warm
-        context.async_wait()
+        async_wait()
         self._marks.end_step()
         wall_s, cpu_s = time.perf_counter() - begin, time.process_time() - cpu
         steps = self._given - given

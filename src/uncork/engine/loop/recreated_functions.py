@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from tensorflow.python.eager import context
-
+from uncork.compat.tf.eager_context import async_wait
 from uncork.core.evidence.loop import RecreatedFunction
 from uncork.measure.profile.function_calls import CompiledCalls
 from uncork.pycode.frames.enclosing_loops import loops_around
@@ -69,5 +68,5 @@ def _first_s(calls: Sequence[partial[Any]]) -> float:
     for call in calls:
         function: Any = call.func
         function._clone(None)(*call.args, **call.keywords)
-    context.async_wait()
+    async_wait()
     return time.perf_counter() - begin

@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from tensorflow.python.eager import context
 from tensorflow.python.eager.polymorphic_function import tracing_compilation
 
+from uncork.compat.tf.eager_context import async_wait
 from uncork.measure.benchmark.interleave import Block
 from uncork.measure.benchmark.page_faults import page_fault_s_since, take_memory_snapshot
 from uncork.measure.benchmark.step_trace import mark_steps
@@ -89,7 +89,7 @@ def time_block(
     started = time.perf_counter()
     if not skip_warmup:
         _warm_up(executions, block_s, min_warmup_steps)
-    context.async_wait()
+    async_wait()
     traced_s, ended, steps = (
         total_tracing_s(),
         read_epoch_ends() if read_epoch_ends else (0, 0.0),
@@ -101,7 +101,7 @@ def time_block(
         steps += done
         if time.perf_counter() - begin >= block_s:
             break
-    context.async_wait()
+    async_wait()
     wall_s, cpu_s = time.perf_counter() - begin, time.process_time() - cpu
     ends, ends_s = read_epoch_ends() if read_epoch_ends else ended
     return Block(

@@ -15,9 +15,9 @@ from functools import cached_property, wraps
 from typing import Any, Final, TypeVar
 
 import tensorflow as tf
-from tensorflow.python.eager import context
 from tensorflow.python.framework import op_def_registry
 
+from uncork.compat.tf.eager_context import register_function
 from uncork.pipeline.functions.inlining import inline_calls
 from uncork.pycode.purity.referrers import find_owners
 
@@ -309,10 +309,8 @@ def replay(
 
 def _register(functions: Iterable[Any]) -> None:
     """Make functions known to the runtime: a dataset's iterator looks them up outside any graph."""
-    runtime = context.context()
     for function in functions:
-        if not runtime.has_function(function.signature.name):
-            runtime.add_function_def(function)
+        register_function(function)
 
 
 def _without_outside_controls(node: NodeDef, names: set[str], graph: Graph) -> NodeDef:
