@@ -111,14 +111,14 @@ def _tracing_counter() -> Any:
 _TRACING: Final = _tracing_counter()
 
 
-def tracing_s() -> float:
+def total_tracing_s() -> float:
     """Seconds spent in tracing since the process started; 0 where TensorFlow does not count them.
 
     Example:
         >>> import tensorflow as tf
-        >>> before = tracing_s()
+        >>> before = total_tracing_s()
         >>> _ = tf.function(lambda x: x + 1)(1)
-        >>> tracing_s() > before
+        >>> total_tracing_s() > before
         True
     """
     return 0.0 if _TRACING is None else _TRACING.get_cell().value() / 1e6

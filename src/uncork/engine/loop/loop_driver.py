@@ -15,16 +15,13 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from uncork.compat.tf.eager_context import async_wait
+from uncork.compat.tf.functions import total_tracing_s
 from uncork.core.base.errors import NothingToMeasure, UncorkError
 from uncork.measure.benchmark.async_backlog import AsyncBacklog
 from uncork.measure.benchmark.interleave import Block
 from uncork.measure.benchmark.page_faults import page_fault_s_since, take_memory_snapshot
 from uncork.measure.benchmark.step_trace import StepMarks
-from uncork.measure.benchmark.timed_block import (
-    MIN_WARMUP_EXECUTIONS,
-    WARMUP_SHARE,
-    total_tracing_s,
-)
+from uncork.measure.benchmark.timed_block import MIN_WARMUP_EXECUTIONS, WARMUP_SHARE
 from uncork.measure.profile.line_profiler import LineTimes
 from uncork.measure.profile.python_overhead import OpTime
 from uncork.pycode.frames.stack import user_frame
