@@ -16,9 +16,9 @@ def outer(x):
 
 
 def test_an_op_is_defined_and_a_function_is_not():
-    assert graphs.op_def("MatMul").name == "MatMul"
-    assert not graphs.op_def("MatMul").is_stateful
-    assert graphs.op_def("no_such_op") is None
+    assert graphs.registered_op_def("MatMul").name == "MatMul"
+    assert not graphs.registered_op_def("MatMul").is_stateful
+    assert graphs.registered_op_def("no_such_op") is None
 
 
 def test_the_body_of_a_function_is_a_graph():

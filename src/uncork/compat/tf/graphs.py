@@ -15,7 +15,9 @@ from typing import Any, Final
 from uncork.compat.borrow import borrow
 
 # The registered definition of an op; None for the name of a function.
-op_def: Final[Callable[[str], Any]] = borrow("tensorflow.python.framework.op_def_registry", "get")
+registered_op_def: Final[Callable[[str], Any]] = borrow(
+    "tensorflow.python.framework.op_def_registry", "get"
+)
 # A function's body as a ``GraphDef``, and the tensor in it for each name that the function uses.
 function_def_to_graph_def: Final[Callable[[Any], tuple[Any, dict[str, str]]]] = borrow(
     "tensorflow.python.framework.function_def_to_graph", "function_def_to_graph_def"

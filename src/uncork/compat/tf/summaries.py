@@ -1,46 +1,23 @@
 """Which summaries ``tf.summary`` writes at this moment.
 
-Borrowed: ``summary_ops_v2._summary_state``, one for each thread.
+Borrowed: ``summary_ops_v2._summary_state`` and its fields, one set for each thread.
 Why: the public API returns the step, but neither the writer nor what ``record_if`` was called with.
 Works with: TensorFlow 2.18.1 and 2.21.0; the test of this file was run on both.
-Where a name is missing: ``MissingPrivateApi``, raised when this module is imported, or when the
-    state is read.
+Where a name is missing: ``MissingPrivateApi``, raised when this module is imported.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from uncork.compat.borrow import borrow, missing
+from uncork.compat.borrow import borrow
 
 _MODULE: Final = "tensorflow.python.ops.summary_ops_v2"
-_state: Final[Any] = borrow(_MODULE, "_summary_state")
 
-
-class SummaryState(NamedTuple):
-    """What decides whether and where a summary is written.
-
-    Attributes:
-        writer: The default one; None where nothing is written.
-        step: A number, a variable or a tensor; None where none was set.
-        conditions: What ``tf.summary.record_if`` was called with, and the same of a strategy.
-    """
-
-    writer: Any
-    step: Any
-    conditions: tuple[Any, Any]
-
-
-def summary_state() -> SummaryState:
-    """Of this thread.
-
-    Example:
-        >>> summary_state().writer is None
-        True
-    """
-    state = _state
-    try:
-        conditions = state.is_recording, state.is_recording_distribution_strategy
-        return SummaryState(state.writer, state.step, conditions)
-    except AttributeError as error:
-        raise missing(f"{_MODULE}._summary_state.{error.name}") from error
+# The default ``writer``, None where nothing is written; the ``step``, None where none was set; and
+# ``is_recording``, what ``tf.summary.record_if`` was called with, with the same of a strategy.
+summary_state: Final[Any] = borrow(_MODULE, "_summary_state")
+borrow(_MODULE, "_summary_state.writer")
+borrow(_MODULE, "_summary_state.step")
+borrow(_MODULE, "_summary_state.is_recording")
+borrow(_MODULE, "_summary_state.is_recording_distribution_strategy")

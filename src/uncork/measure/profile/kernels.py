@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Final
 
 import tensorflow as tf
-from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
+from uncork.compat.tf.protos import XSpace
 from uncork.measure.profile.xplane import WAITING_OP, Op, Span, gpu_streams, host_threads
 
 # After some ninety runs that were cheap TensorFlow no longer tells of a kernel.
@@ -80,7 +80,7 @@ def profile_kernels(run_steps: Callable[[], object], *, on_gpu: bool = False) ->
             run_steps()
         finally:
             tf.profiler.experimental.stop()
-        space = xplane_pb2.XSpace()
+        space = XSpace()
         for file in Path(folder).glob("plugins/profile/*/*.xplane.pb"):
             space.MergeFromString(file.read_bytes())
     return kernels_from_spans(gpu_streams(space) if on_gpu else host_threads(space))

@@ -8,8 +8,8 @@ from contextlib import suppress
 from typing import Any, Final
 
 import tensorflow as tf
-from tensorflow.core.framework import model_pb2
 
+from uncork.compat.tf.protos import ModelProto
 from uncork.core.evidence.stage import AUTOTUNE
 from uncork.pipeline.analysis.legality import is_parallel_by_default
 from uncork.pipeline.ir.node import Node
@@ -75,7 +75,7 @@ def _model(iterator: Any) -> Iterator[Any]:
         return
     with suppress(tf.errors.OpError, AttributeError):
         text = read_model(iterator=iterator._iterator_resource).numpy()
-        model = model_pb2.ModelProto.FromString(text)
+        model = ModelProto.FromString(text)
         yield from _below(model.nodes, model.output)
 
 
