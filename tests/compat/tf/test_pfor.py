@@ -7,7 +7,7 @@ from uncork.compat.tf import pfor
 
 def convert(op):
     (tensor,) = pfor.create_like(op, [op.stacked_input(0), *map(op.unstacked_input, range(1, 1))])
-    return [pfor.wrap(tensor, True)]
+    return [pfor.wrap_tensor(tensor, True)]
 
 
 def test_a_converter_is_used_as_long_as_it_is_registered():

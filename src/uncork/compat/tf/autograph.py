@@ -1,6 +1,6 @@
 """AutoGraph's own conversion of a function, as ``tf.map_fn`` calls it.
 
-Borrowed: ``tf_convert``, the status of the caller's conversion, the mark of what is not converted.
+Borrowed: ``tf_convert``, the status of the caller's conversion, the marks of what is not converted.
 Why: ``tf.autograph.to_graph`` converts a function always, not where its caller is converted; and
     ``tf.autograph.experimental.do_not_convert`` returns another function, not the marked one.
 Works with: TensorFlow 2.18.1 and 2.21.0; the test of this file was run on both.
@@ -15,6 +15,8 @@ from typing import Any, Final
 from uncork.compat.borrow import borrow
 
 _MODULE: Final = "tensorflow.python.autograph.impl.api"
+
+_MARK: Final = "autograph_info__"
 
 _tf_convert: Final[Callable[..., Any]] = borrow(_MODULE, "tf_convert")
 _control_status_ctx: Final[Callable[[], Any]] = borrow(
@@ -34,3 +36,18 @@ def convert_like_caller(function: Callable[..., Any]) -> Callable[..., Any]:
     """
     converted: Callable[..., Any] = _tf_convert(function, _control_status_ctx())
     return converted
+
+
+def without_autograph_mark(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The user's function inside the wrapper by which TensorFlow keeps AutoGraph out of it.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> without_autograph_mark(tf.autograph.experimental.do_not_convert(abs))
+        <built-in function abs>
+    """
+    if not hasattr(function, _MARK):
+        return function
+    around = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+    users: Callable[..., Any] = around["func"].cell_contents if "func" in around else function
+    return users

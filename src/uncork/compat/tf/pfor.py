@@ -18,7 +18,7 @@ _MODULE: Final = "tensorflow.python.ops.parallel_for.pfor"
 # By the name of an op; what is put here is in effect at once.
 converters: Final[dict[str, Callable[..., Any]]] = borrow(_MODULE, "_pfor_converter_registry")
 # A tensor, and whether it is stacked: what a converter returns for each output.
-wrap: Final[Callable[[Any, bool], Any]] = borrow(_MODULE, "wrap")
+wrap_tensor: Final[Callable[[Any, bool], Any]] = borrow(_MODULE, "wrap")
 # Raised by a converter: its op is left to a loop.
 ConversionNotImplementedError: Final[Any] = borrow(_MODULE, "ConversionNotImplementedError")
 
