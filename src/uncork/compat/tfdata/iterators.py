@@ -45,6 +45,7 @@ class ConvertedIterator(_OwnedIterator):  # type: ignore[misc]
         convert: Makes one of an element of the source.
         onward: Returns a TensorFlow iterator over the remaining elements. It is called once, when
             something asks for the resource, as a compiled function does.
+        keep_alive: Lives as long as the iterator.
     """
 
     def __init__(
@@ -53,8 +54,10 @@ class ConvertedIterator(_OwnedIterator):  # type: ignore[misc]
         spec: Any,
         convert: Callable[[Any], Any],
         onward: Callable[[], Any],
+        keep_alive: Any = None,
     ) -> None:
         self._source, self._convert, self._make_onward = source, convert, onward
+        self._kept_alive = keep_alive
         self._dataset = borrow_attribute(source, "_dataset")
         self._element_spec = spec
         self._flat_output_types = get_flat_tensor_types(spec)

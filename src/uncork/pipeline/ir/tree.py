@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 import tensorflow as tf
-from tensorflow.core.framework import graph_pb2
 from tensorflow.python.data.ops import dataset_ops
 from tensorflow.python.ops import gen_dataset_ops
 
@@ -204,7 +203,7 @@ def _is_counter(dataset: Dataset) -> bool:
         text = gen_dataset_ops.dataset_to_graph_v2(dataset._variant_tensor).numpy()
     except tf.errors.OpError:  # some cannot be written down
         return False
-    graph = graph_pb2.GraphDef.FromString(text)
+    graph = tf.compat.v1.GraphDef.FromString(text)
     return {node.op for node in graph.node} <= {"Const", "RangeDataset", "_Retval"}
 
 

@@ -14,10 +14,11 @@ from contextlib import suppress
 from typing import Any, Final
 
 import tensorflow as tf
-from tensorflow.python.data.util import structure
 
+from uncork.compat.tf.graphs import function_in
 from uncork.compat.tfdata.dataset_classes import kind_of
 from uncork.compat.tfdata.dataset_ops import Dataset
+from uncork.compat.tfdata.nested import to_tensor_list
 from uncork.core.evidence.stage import OpCost
 from uncork.measure.profile.kernels import Kernel, profile_kernels
 from uncork.pipeline.functions.function_graph import called_functions
@@ -74,7 +75,7 @@ def measure_op_costs(node: Node, elements: Dataset, *, budget_s: float) -> tuple
 def _few(elements: Dataset, budget_s: float) -> Iterator[list[Any]]:
     deadline = time.monotonic() + budget_s
     for element in run_serially(elements).take(_CALLS):
-        yield structure.to_tensor_list(elements.element_spec, element)
+        yield to_tensor_list(elements.element_spec, element)
         if time.monotonic() > deadline:
             return
 
@@ -117,6 +118,6 @@ def _ops(graph: Any) -> Iterator[Any]:
     """Of a graph, after those of the functions, branches and loops that it calls."""
     for op in graph.get_operations():
         for name in called_functions(op.node_def):
-            inner = graph._get_function(name)
+            inner = function_in(graph, name)
             yield from _ops(inner.graph) if inner is not None else ()
     yield from graph.get_operations()
