@@ -11,7 +11,7 @@ RANGE = tf.data.Dataset.range
 
 def test_parameters_are_read_by_the_names_that_constructors_have():
     mapped = RANGE(9).map(abs, num_parallel_calls=3)
-    assert fields.number(mapped, "num_parallel_calls") == 3
+    assert fields.int_parameter(mapped, "num_parallel_calls") == 3
     assert fields.has_parameter(mapped, "map_func")
     assert not fields.has_parameter(RANGE(9).map(abs), "num_parallel_calls")
     assert fields.parameter(RANGE(9), "map_func", None) is None
@@ -19,7 +19,7 @@ def test_parameters_are_read_by_the_names_that_constructors_have():
 
 def test_a_parameter_that_is_gone_is_a_named_error():
     with pytest.raises(MissingPrivateApi, match=r"_RangeDataset\._batch_size'"):
-        fields.number(RANGE(9), "batch_size")
+        fields.int_parameter(RANGE(9), "batch_size")
 
 
 def test_the_graph_of_a_pipeline_is_read():

@@ -45,11 +45,11 @@ def parameter(dataset: Dataset, name: str, default: Any = _REQUIRED) -> Any:
     return getattr(dataset, f"_{name}", default)
 
 
-def number(dataset: Dataset, name: str) -> int:
+def int_parameter(dataset: Dataset, name: str) -> int:
     """The same as a Python number; datasets keep it as a tensor.
 
     Example:
-        >>> number(tf.data.Dataset.range(9).batch(4), "batch_size")
+        >>> int_parameter(tf.data.Dataset.range(9).batch(4), "batch_size")
         4
     """
     return int(np.asarray(parameter(dataset, name)))

@@ -8,14 +8,19 @@ are read by the names that the classes use; a test rebuilds every one of them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import tensorflow as tf
-from tensorflow.python.data.util import nest, structure
-from tensorflow.python.ops import gen_dataset_ops, gen_experimental_dataset_ops
 
+from uncork.compat.borrow import borrow
 from uncork.compat.tfdata.hidden_settings import has_log_warning, interleave_determinism
+from uncork.compat.tfdata.nested import flatten, get_flat_tensor_shapes, to_tensor_list
 from uncork.core.base.errors import EditRefused
+
+gen_dataset_ops: Final[Any] = borrow("tensorflow.python.ops.gen_dataset_ops")
+gen_experimental_dataset_ops: Final[Any] = borrow(
+    "tensorflow.python.ops.gen_experimental_dataset_ops"
+)
 
 Dataset = Any  # tf.data.Dataset: TensorFlow ships no types
 Variant = Any
@@ -79,10 +84,10 @@ def padded_batch_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
     return gen_dataset_ops.padded_batch_dataset_v2(
         v[0],
         batch_size=d._batch_size,
-        padded_shapes=[tf.convert_to_tensor(s, tf.int64) for s in nest.flatten(d._padded_shapes)],
-        padding_values=nest.flatten(d._padding_values),
+        padded_shapes=[tf.convert_to_tensor(s, tf.int64) for s in flatten(d._padded_shapes)],
+        padding_values=flatten(d._padding_values),
         drop_remainder=d._drop_remainder,
-        output_shapes=structure.get_flat_tensor_shapes(d.element_spec),
+        output_shapes=get_flat_tensor_shapes(d.element_spec),
         metadata=d._metadata.SerializeToString(),
     )
 
@@ -93,7 +98,7 @@ def shuffle_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
         buffer_size=d._buffer_size,
         seed=d._seed,
         seed2=d._seed2,
-        seed_generator=d.__dict__.get("seed_generator", gen_dataset_ops.dummy_seed_generator()),
+        seed_generator=d.__dict__.get("_seed_generator", gen_dataset_ops.dummy_seed_generator()),
         reshuffle_each_iteration=is_reshuffling(d),
         **d._common_args,
     )
@@ -274,7 +279,7 @@ def concatenate_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
 def scan_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
     return gen_experimental_dataset_ops.scan_dataset(
         v[0],
-        structure.to_tensor_list(d._state_structure, d._initial_state),
+        to_tensor_list(d._state_structure, d._initial_state),
         _captured(d, "_scan_func"),
         f=d._scan_func.function,
         preserve_cardinality=True,
@@ -296,7 +301,7 @@ def group_by_window_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
 
 
 def rebatch_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
-    if not all(isinstance(spec, tf.TensorSpec) for spec in tf.nest.flatten(d.element_spec)):
+    if not all(isinstance(spec, tf.TensorSpec) for spec in tf.flatten(d.element_spec)):
         # Its constructor encodes them by a map of its own.
         raise EditRefused(
             "the pipeline rebatches ragged or sparse batches", "dense batches", "keep it unchanged"

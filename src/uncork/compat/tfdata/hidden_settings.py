@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import tensorflow as tf
 
+from uncork.compat.tfdata.dataset_fields import serialized_graph
 from uncork.core.base.errors import EditRefused
 
 Dataset = Any  # tf.data.Dataset: TensorFlow ships no types
@@ -54,12 +55,11 @@ def _own_attributes(d: Dataset, op: str) -> Mapping[str, Any]:
 
     None of them where the pipeline holds too much to be written: it must not be copied then.
     """
-    policy = tf.data.experimental.ExternalStatePolicy.IGNORE
     try:
-        text = d._as_serialized_graph(external_state_policy=policy).numpy()
+        graph = serialized_graph(d)
     except (tf.errors.OpError, ValueError, TypeError):
         d.__dict__[_UNREAD] = True
         return {}
     # Nodes come inputs first, so the last one is this dataset's own.
-    found = [n for n in tf.compat.v1.GraphDef.FromString(text).node if n.op == op]
+    found = [n for n in graph.node if n.op == op]
     return dict(found[-1].attr) if found else {}

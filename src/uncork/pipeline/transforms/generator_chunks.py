@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
+from uncork.compat.tfdata.dataset_fields import parameter
 from uncork.compat.tfdata.dataset_ops import Dataset
 from uncork.compat.tfdata.generators import iterators_of, new_number
 from uncork.core.base.errors import EditRefused
@@ -212,10 +213,10 @@ def create_chunked_generator(node: Node, max_elements: int) -> Dataset | None:
     made = tf.data.Dataset.from_generator(
         ChunkedGenerator(source, spec, max_elements),
         output_signature=tf.nest.map_structure(_several, spec),
-        name=node.dataset._name,
+        name=parameter(node.dataset, "name"),
     )
     vars(made).update(source_line_fields(node.dataset))
-    apart = made.unbatch(name=node.dataset._name)
+    apart = made.unbatch(name=parameter(node.dataset, "name"))
     vars(apart).update(source_line_fields(node.dataset))
     return apart if apart.element_spec == spec else None
 
