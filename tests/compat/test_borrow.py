@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import tensorflow as tf
 
-from uncork.compat.borrow import borrow, borrow_attribute
+from uncork.compat.borrow import borrow, borrow_attribute, named_errors
 from uncork.core.base.errors import MissingPrivateApi
 from uncork.core.base.exit_codes import WRONG_USE
 
@@ -35,3 +35,9 @@ def test_a_missing_attribute_is_reported():
     assert borrow_attribute(data, "_start") is data._start
     with pytest.raises(MissingPrivateApi, match=r"_RangeDataset\._no_field'"):
         borrow_attribute(data, "_no_field")
+
+
+@pytest.mark.parametrize("owner", [tf.data.Dataset.range(3), tf.raw_ops])
+def test_a_block_names_what_is_missing(owner):
+    with pytest.raises(MissingPrivateApi, match=r"^TensorFlow .*\._no_name'"), named_errors():
+        owner._no_name  # noqa: B018

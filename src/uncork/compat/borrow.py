@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import ModuleType
 from typing import Any, Final
 
 from uncork.compat.versions import SUPPORTED
@@ -51,8 +54,28 @@ def borrow_attribute(owner: Any, name: str) -> Any:
     try:
         return getattr(owner, name)
     except AttributeError as error:
-        kind = type(owner)
-        raise missing(f"{kind.__module__}.{kind.__qualname__}.{name}") from error
+        raise missing(f"{_full_name(owner)}.{name}") from error
+
+
+@contextmanager
+def named_errors() -> Iterator[None]:
+    """Inside the block, a missing attribute is a named error; for code that reads many of them.
+
+    Raises:
+        MissingPrivateApi: The block raised an ``AttributeError``.
+
+    Example:
+        >>> with named_errors():
+        ...     "text"._seed
+        Traceback (most recent call last):
+        uncork.core.base.errors.MissingPrivateApi: the installed release has no 'builtins.str._seed'
+          expected: TensorFlow 2.18 to 2.21 with Keras 3.7 or later
+          try: install one of these releases, or a newer Uncork
+    """
+    try:
+        yield
+    except AttributeError as error:
+        raise missing(f"{_full_name(error.obj)}.{error.name}") from error
 
 
 def missing(name: str) -> MissingPrivateApi:
@@ -67,3 +90,10 @@ def missing(name: str) -> MissingPrivateApi:
     return MissingPrivateApi(
         f"{release} has no '{name}'", SUPPORTED, "install one of these releases, or a newer Uncork"
     )
+
+
+def _full_name(owner: Any) -> str:
+    """Of a module, or of an object's class."""
+    if isinstance(owner, ModuleType):
+        return owner.__name__
+    return f"{type(owner).__module__}.{type(owner).__qualname__}"

@@ -1,4 +1,11 @@
-"""Settings of a dataset that its class does not keep, read from the graph that it was made in."""
+"""Settings of a dataset that its class does not keep, read from the graph that it was made in.
+
+Borrowed: the serialized graph of a dataset, through ``dataset_fields``.
+Why: a class keeps not even in private what it forwards to its op: ``deterministic=`` of an
+    interleave, ``log_warning=`` of ``ignore_errors``.
+Works with: TensorFlow 2.18.1 and 2.21.0; the test of ``dataset_rebuild`` was run on both.
+Where a name is missing: ``MissingPrivateApi``, raised when ``dataset_fields`` is imported.
+"""
 
 from __future__ import annotations
 

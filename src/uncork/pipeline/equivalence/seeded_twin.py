@@ -190,7 +190,7 @@ def pipeline_variables(pipeline: Pipeline) -> list[Any]:
 
     def visit(node: Node) -> None:
         for name in kind_of(node.dataset).functions:
-            found.update({id(v): v for v in variables_of(getattr(node.dataset, name))})
+            found.update({id(v): v for v in variables_of(parameter(node.dataset, name))})
         for below in node.inputs:
             visit(below)
 
