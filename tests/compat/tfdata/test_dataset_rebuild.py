@@ -14,7 +14,7 @@ from tensorflow.python.data.ops import dataset_ops
 from pipeline.helpers import behind_unknown, epochs
 from uncork.compat.tfdata.dataset_classes import DATASET_KINDS, kind_of
 from uncork.compat.tfdata.dataset_rebuild import rebuild
-from uncork.core.base.errors import EditRefused
+from uncork.core.base.errors import EditRefused, MissingPrivateApi
 from uncork.pipeline.ir.element_order import is_order_preserved
 from uncork.pipeline.ir.tree import read_pipeline
 from uncork.pipeline.runtime.trial_copy import copy_pipeline
@@ -213,6 +213,13 @@ def test_an_untouched_node_is_the_same_object():
 def test_an_unknown_class_is_refused():
     with pytest.raises(EditRefused, match="_SleepDataset"):
         rebuild(behind_unknown(RANGE(4)), [RANGE(4)])
+
+
+def test_a_missing_field_is_a_named_error():
+    data = RANGE(9).map(abs)
+    del data._use_inter_op_parallelism
+    with pytest.raises(MissingPrivateApi, match=r"_MapDataset\._use_inter_op_parallelism'"):
+        rebuild(data, [RANGE(9)])
 
 
 def test_all_known_classes_exist():

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 import pytest
-from tensorflow.python.eager import context
 
+from uncork.measure.benchmark import async_backlog
 from uncork.measure.benchmark.async_backlog import AsyncBacklog, is_execution_async
 
 
@@ -14,7 +14,7 @@ from uncork.measure.benchmark.async_backlog import AsyncBacklog, is_execution_as
 def waited(asynchronous: None, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Ops run behind Python; one entry for each time that they are waited for."""
     times: list[int] = []
-    monkeypatch.setattr(context, "async_wait", lambda: times.append(1))
+    monkeypatch.setattr(async_backlog, "async_wait", lambda: times.append(1))
     return times
 
 

@@ -4,7 +4,8 @@ import pytest
 import tensorflow as tf
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
-from uncork.measure.profile.kernels import clear_kernel_cache, kernels_from_spans, profile_kernels
+from uncork.compat.tf.eager_context import clear_kernel_cache
+from uncork.measure.profile.kernels import kernels_from_spans, profile_kernels
 from uncork.measure.profile.xplane import host_threads
 
 RUNTIME = "ExecutorState::Process"

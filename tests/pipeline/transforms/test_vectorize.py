@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
-from tensorflow.python.ops.parallel_for import pfor
 
 from pipeline.helpers import epochs, kinds
+from uncork.compat.tf.pfor import converters
 from uncork.core.base.errors import EditRefused
 from uncork.core.edits.pipeline import DrawFirst, VectorizeMap
 from uncork.pipeline.analysis.legality import find_downstream_batch
@@ -222,11 +222,11 @@ def test_a_corrupt_record_ends_the_same_batch(tmp_path):
 
 
 def test_the_users_own_vectorizing_stays_as_tensorflow_made_it():
-    before = dict(pfor._pfor_converter_registry)
+    before = dict(converters)
     with extend_pfor_converters():
-        assert "LookupTableFindV2" in pfor._pfor_converter_registry
+        assert "LookupTableFindV2" in converters
     moved(lines().map(csv).batch(5))
-    assert pfor._pfor_converter_registry == before
+    assert converters == before
 
 
 def test_what_goes_by_draws_takes_a_batch_once_they_are_made():
@@ -307,8 +307,8 @@ def test_what_tensorflow_does_otherwise_to_a_stack_is_not_moved(case):
     with pytest.raises(EditRefused):
         moved(IDS.map(ELSEWHERE[case]).batch(4))
     with extend_pfor_converters():
-        assert "Roll" not in pfor._pfor_converter_registry
-    assert "Roll" in pfor._pfor_converter_registry
+        assert "Roll" not in converters
+    assert "Roll" in converters
 
 
 def test_a_batch_of_one_keeps_its_dimension():

@@ -6,7 +6,8 @@ import pytest
 import tensorflow as tf
 
 from seen import watched_layers
-from uncork.measure.profile.kernels import clear_kernel_cache, profile_kernels
+from uncork.compat.tf.eager_context import clear_kernel_cache
+from uncork.measure.profile.kernels import profile_kernels
 from uncork.pycode.frames.layer_registry import LayerRegistry
 from uncork.training.inspect.kernel_owners import group_kernels
 

@@ -307,9 +307,9 @@ class _Hooks:
 
 def _executing_eagerly() -> bool:
     """Keras's optimizers may be imported, but not called, before TensorFlow is."""
-    from tensorflow.python.eager import context  # noqa: PLC0415
+    from tensorflow import executing_eagerly  # noqa: PLC0415
 
-    return bool(context.executing_eagerly())
+    return bool(executing_eagerly())
 
 
 def _refuse(at: str, what: str) -> None:

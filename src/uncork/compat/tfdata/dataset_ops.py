@@ -1,8 +1,13 @@
 """How the raw op of each class of datasets is called again, from the fields of an object.
 
 Each function is named after its op. It takes an object, whose fields are set, and its inputs'
-variant tensors, and returns the variant tensor that the class's constructor would have made. Fields
-are read by the names that the classes use; a test rebuilds every one of them.
+variant tensors, and returns the variant tensor that the class's constructor would have made.
+
+Borrowed: the fields of each class, and the attributes that all of its ops have.
+Why: the ops are public, in ``tf.raw_ops``; what a dataset calls its op with is not.
+Works with: TensorFlow 2.18.1 and 2.21.0; a test, which rebuilds each class, was run on both.
+Where a name is missing: ``MissingPrivateApi``, raised when this module is imported, or when a
+    dataset of the class is rebuilt.
 """
 
 from __future__ import annotations
@@ -11,11 +16,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.data.util import nest, structure
-from tensorflow.python.ops import gen_dataset_ops, gen_experimental_dataset_ops
 
+from uncork.compat.borrow import borrow
 from uncork.compat.tfdata.hidden_settings import has_log_warning, interleave_determinism
+from uncork.compat.tfdata.nested import flatten, get_flat_tensor_shapes, to_tensor_list
 from uncork.core.base.errors import EditRefused
+
+borrow("tensorflow.python.data.ops.dataset_ops", "DatasetV2._common_args")
+borrow("tensorflow.python.data.ops.dataset_ops", "DatasetV2._metadata")
 
 Dataset = Any  # tf.data.Dataset: TensorFlow ships no types
 Variant = Any
@@ -33,9 +41,9 @@ def _present(dataset: Dataset, **fields: str) -> dict[str, Any]:
 
 
 def map_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
-    return gen_dataset_ops.map_dataset(
-        v[0],
-        _captured(d, "_map_func"),
+    return tf.raw_ops.MapDataset(
+        input_dataset=v[0],
+        other_arguments=_captured(d, "_map_func"),
         f=d._map_func.function,
         use_inter_op_parallelism=d._use_inter_op_parallelism,
         preserve_cardinality=d._preserve_cardinality,
@@ -45,9 +53,9 @@ def map_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
 
 
 def parallel_map_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
-    return gen_dataset_ops.parallel_map_dataset_v2(
-        v[0],
-        _captured(d, "_map_func"),
+    return tf.raw_ops.ParallelMapDatasetV2(
+        input_dataset=v[0],
+        other_arguments=_captured(d, "_map_func"),
         f=d._map_func.function,
         num_parallel_calls=d._num_parallel_calls,
         deterministic=d._deterministic,
@@ -59,14 +67,17 @@ def parallel_map_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
 
 
 def batch_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
-    return gen_dataset_ops.batch_dataset_v2(
-        v[0], batch_size=d._batch_size, drop_remainder=d._drop_remainder, **d._common_args
+    return tf.raw_ops.BatchDatasetV2(
+        input_dataset=v[0],
+        batch_size=d._batch_size,
+        drop_remainder=d._drop_remainder,
+        **d._common_args,
     )
 
 
 def parallel_batch_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
-    return gen_dataset_ops.parallel_batch_dataset(
-        v[0],
+    return tf.raw_ops.ParallelBatchDataset(
+        input_dataset=v[0],
         batch_size=d._batch_size,
         num_parallel_calls=d._num_parallel_calls,
         drop_remainder=d._drop_remainder,
@@ -76,24 +87,24 @@ def parallel_batch_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
 
 
 def padded_batch_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
-    return gen_dataset_ops.padded_batch_dataset_v2(
-        v[0],
+    return tf.raw_ops.PaddedBatchDatasetV2(
+        input_dataset=v[0],
         batch_size=d._batch_size,
-        padded_shapes=[tf.convert_to_tensor(s, tf.int64) for s in nest.flatten(d._padded_shapes)],
-        padding_values=nest.flatten(d._padding_values),
+        padded_shapes=[tf.convert_to_tensor(s, tf.int64) for s in flatten(d._padded_shapes)],
+        padding_values=flatten(d._padding_values),
         drop_remainder=d._drop_remainder,
-        output_shapes=structure.get_flat_tensor_shapes(d.element_spec),
+        output_shapes=get_flat_tensor_shapes(d.element_spec),
         metadata=d._metadata.SerializeToString(),
     )
 
 
 def shuffle_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
-    return gen_dataset_ops.shuffle_dataset_v3(
-        v[0],
+    return tf.raw_ops.ShuffleDatasetV3(
+        input_dataset=v[0],
         buffer_size=d._buffer_size,
         seed=d._seed,
         seed2=d._seed2,
-        seed_generator=d.__dict__.get("seed_generator", gen_dataset_ops.dummy_seed_generator()),
+        seed_generator=d.__dict__.get("_seed_generator", tf.raw_ops.DummySeedGenerator()),
         reshuffle_each_iteration=is_reshuffling(d),
         **d._common_args,
     )
@@ -106,26 +117,26 @@ def is_reshuffling(d: Dataset) -> bool:
 
 
 def repeat_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
-    return gen_dataset_ops.repeat_dataset(v[0], count=d._count, **d._common_args)
+    return tf.raw_ops.RepeatDataset(input_dataset=v[0], count=d._count, **d._common_args)
 
 
 def take_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
-    return gen_dataset_ops.take_dataset(v[0], count=d._count, **d._common_args)
+    return tf.raw_ops.TakeDataset(input_dataset=v[0], count=d._count, **d._common_args)
 
 
 def skip_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
-    return gen_dataset_ops.skip_dataset(v[0], count=d._count, **d._common_args)
+    return tf.raw_ops.SkipDataset(input_dataset=v[0], count=d._count, **d._common_args)
 
 
 def shard_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
-    return gen_dataset_ops.shard_dataset(
-        v[0], num_shards=d._num_shards, index=d._index, **d._common_args
+    return tf.raw_ops.ShardDataset(
+        input_dataset=v[0], num_shards=d._num_shards, index=d._index, **d._common_args
     )
 
 
 def filter_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
-    return gen_dataset_ops.filter_dataset(
-        v[0],
+    return tf.raw_ops.FilterDataset(
+        input_dataset=v[0],
         other_arguments=_captured(d, "_predicate"),
         predicate=d._predicate.function,
         **d._common_args,
@@ -133,8 +144,8 @@ def filter_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
 
 
 def take_while_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
-    return gen_experimental_dataset_ops.take_while_dataset(
-        v[0],
+    return tf.raw_ops.TakeWhileDataset(
+        input_dataset=v[0],
         other_arguments=_captured(d, "_predicate"),
         predicate=d._predicate.function,
         **d._common_args,
@@ -142,31 +153,34 @@ def take_while_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
 
 
 def flat_map_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
-    return gen_dataset_ops.flat_map_dataset(
-        v[0], _captured(d, "_map_func"), f=d._map_func.function, **d._common_args
+    return tf.raw_ops.FlatMapDataset(
+        input_dataset=v[0],
+        other_arguments=_captured(d, "_map_func"),
+        f=d._map_func.function,
+        **d._common_args,
     )
 
 
 def interleave_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
-    return gen_dataset_ops.interleave_dataset(
-        v[0],
-        _captured(d, "_map_func"),
-        d._cycle_length,
-        d._block_length,
+    return tf.raw_ops.InterleaveDataset(
+        input_dataset=v[0],
+        other_arguments=_captured(d, "_map_func"),
+        cycle_length=d._cycle_length,
+        block_length=d._block_length,
         f=d._map_func.function,
         **d._common_args,
     )
 
 
 def parallel_interleave_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
-    return gen_dataset_ops.parallel_interleave_dataset_v4(
-        v[0],
-        _captured(d, "_map_func"),
-        d._cycle_length,
-        d._block_length,
-        d._buffer_output_elements,
-        d._prefetch_input_elements,
-        d._num_parallel_calls,
+    return tf.raw_ops.ParallelInterleaveDatasetV4(
+        input_dataset=v[0],
+        other_arguments=_captured(d, "_map_func"),
+        cycle_length=d._cycle_length,
+        block_length=d._block_length,
+        buffer_output_elements=d._buffer_output_elements,
+        prefetch_input_elements=d._prefetch_input_elements,
+        num_parallel_calls=d._num_parallel_calls,
         f=d._map_func.function,
         deterministic=interleave_determinism(d),
         **d._common_args,
@@ -174,13 +188,13 @@ def parallel_interleave_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
 
 
 def legacy_interleave_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
-    return gen_experimental_dataset_ops.legacy_parallel_interleave_dataset_v2(
-        v[0],
-        _captured(d, "_map_func"),
-        d._cycle_length,
-        d._block_length,
-        d._buffer_output_elements,
-        d._prefetch_input_elements,
+    return tf.raw_ops.LegacyParallelInterleaveDatasetV2(
+        input_dataset=v[0],
+        other_arguments=_captured(d, "_map_func"),
+        cycle_length=d._cycle_length,
+        block_length=d._block_length,
+        buffer_output_elements=d._buffer_output_elements,
+        prefetch_input_elements=d._prefetch_input_elements,
         f=d._map_func.function,
         deterministic=d._deterministic,
         **d._common_args,
@@ -188,17 +202,17 @@ def legacy_interleave_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
 
 
 def cache_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
-    return gen_dataset_ops.cache_dataset_v2(
-        v[0],
+    return tf.raw_ops.CacheDatasetV2(
+        input_dataset=v[0],
         filename=d._filename,
-        cache=gen_dataset_ops.dummy_memory_cache(),
+        cache=tf.raw_ops.DummyMemoryCache(),
         **d._common_args,
     )
 
 
 def prefetch_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
-    return gen_dataset_ops.prefetch_dataset(
-        v[0],
+    return tf.raw_ops.PrefetchDataset(
+        input_dataset=v[0],
         buffer_size=d._buffer_size,
         legacy_autotune=bool(d._buffer_size == tf.data.AUTOTUNE),
         **d._common_args,
@@ -206,28 +220,30 @@ def prefetch_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
 
 
 def options_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
-    return gen_dataset_ops.options_dataset(
-        v[0], d._options_attr._to_proto().SerializeToString(), **d._common_args
+    return tf.raw_ops.OptionsDataset(
+        input_dataset=v[0],
+        serialized_options=d._options_attr._to_proto().SerializeToString(),
+        **d._common_args,
     )
 
 
 def assert_cardinality_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
-    return gen_experimental_dataset_ops.assert_cardinality_dataset(
-        v[0], d._expected_cardinality, **d._flat_structure
+    return tf.raw_ops.AssertCardinalityDataset(
+        input_dataset=v[0], cardinality=d._expected_cardinality, **d._flat_structure
     )
 
 
 def unbatch_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
-    return gen_experimental_dataset_ops.unbatch_dataset(v[0], **d._common_args)
+    return tf.raw_ops.UnbatchDataset(input_dataset=v[0], **d._common_args)
 
 
 def unique_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
-    return gen_experimental_dataset_ops.unique_dataset(v[0], **d._common_args)
+    return tf.raw_ops.UniqueDataset(input_dataset=v[0], **d._common_args)
 
 
 def window_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
-    return gen_dataset_ops.window_dataset(
-        v[0],
+    return tf.raw_ops.WindowDataset(
+        input_dataset=v[0],
         size=d._size,
         shift=d._shift,
         stride=d._stride,
@@ -237,11 +253,11 @@ def window_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
 
 
 def snapshot_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
-    return gen_experimental_dataset_ops.snapshot_dataset_v2(
-        v[0],
-        d._path,
-        _captured(d, "_reader_func"),
-        _captured(d, "_shard_func"),
+    return tf.raw_ops.SnapshotDatasetV2(
+        input_dataset=v[0],
+        path=d._path,
+        reader_func_other_args=_captured(d, "_reader_func"),
+        shard_func_other_args=_captured(d, "_shard_func"),
         compression=d._compression,
         reader_func=d._reader_func.function,
         shard_func=d._shard_func.function,
@@ -251,31 +267,29 @@ def snapshot_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
 
 def random_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
     if not d._rerandomize:
-        return gen_experimental_dataset_ops.random_dataset(
-            seed=d._seed, seed2=d._seed2, **d._common_args
-        )
-    return gen_experimental_dataset_ops.random_dataset_v2(
+        return tf.raw_ops.RandomDataset(seed=d._seed, seed2=d._seed2, **d._common_args)
+    return tf.raw_ops.RandomDatasetV2(
         seed=d._seed,
         seed2=d._seed2,
-        seed_generator=gen_dataset_ops.dummy_seed_generator(),
+        seed_generator=tf.raw_ops.DummySeedGenerator(),
         rerandomize_each_iteration=d._rerandomize,
         **d._common_args,
     )
 
 
 def zip_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
-    return gen_dataset_ops.zip_dataset(list(v), **d._common_args)
+    return tf.raw_ops.ZipDataset(input_datasets=list(v), **d._common_args)
 
 
 def concatenate_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
-    return gen_dataset_ops.concatenate_dataset(v[0], v[1], **d._common_args)
+    return tf.raw_ops.ConcatenateDataset(input_dataset=v[0], another_dataset=v[1], **d._common_args)
 
 
 def scan_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
-    return gen_experimental_dataset_ops.scan_dataset(
-        v[0],
-        structure.to_tensor_list(d._state_structure, d._initial_state),
-        _captured(d, "_scan_func"),
+    return tf.raw_ops.ScanDataset(
+        input_dataset=v[0],
+        initial_state=to_tensor_list(d._state_structure, d._initial_state),
+        other_arguments=_captured(d, "_scan_func"),
         f=d._scan_func.function,
         preserve_cardinality=True,
         **d._common_args,
@@ -283,11 +297,11 @@ def scan_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
 
 
 def group_by_window_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
-    return gen_experimental_dataset_ops.group_by_window_dataset(
-        v[0],
-        _captured(d, "_key_func"),
-        _captured(d, "_reduce_func"),
-        _captured(d, "_window_size_func"),
+    return tf.raw_ops.GroupByWindowDataset(
+        input_dataset=v[0],
+        key_func_other_arguments=_captured(d, "_key_func"),
+        reduce_func_other_arguments=_captured(d, "_reduce_func"),
+        window_size_func_other_arguments=_captured(d, "_window_size_func"),
         key_func=d._key_func.function,
         reduce_func=d._reduce_func.function,
         window_size_func=d._window_size_func.function,
@@ -301,21 +315,24 @@ def rebatch_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
         raise EditRefused(
             "the pipeline rebatches ragged or sparse batches", "dense batches", "keep it unchanged"
         )
-    return gen_experimental_dataset_ops.rebatch_dataset_v2(
-        v[0], batch_sizes=d._batch_sizes, drop_remainder=d._drop_remainder, **d._flat_structure
+    return tf.raw_ops.RebatchDatasetV2(
+        input_dataset=v[0],
+        batch_sizes=d._batch_sizes,
+        drop_remainder=d._drop_remainder,
+        **d._flat_structure,
     )
 
 
 def ignore_errors_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
-    return gen_experimental_dataset_ops.ignore_errors_dataset(
-        v[0], log_warning=has_log_warning(d), **d._flat_structure
+    return tf.raw_ops.IgnoreErrorsDataset(
+        input_dataset=v[0], log_warning=has_log_warning(d), **d._flat_structure
     )
 
 
 def directed_interleave_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
-    return gen_experimental_dataset_ops.directed_interleave_dataset(
-        v[0],
-        list(v[1:]),
+    return tf.raw_ops.DirectedInterleaveDataset(
+        selector_input_dataset=v[0],
+        data_input_datasets=list(v[1:]),
         stop_on_empty_dataset=d._stop_on_empty_dataset,
         **d._flat_structure,
     )
@@ -334,23 +351,23 @@ def wrapped_variant(d: Dataset, v: Sequence[Variant]) -> Variant:
 
 
 def dense_to_sparse_batch_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
-    return gen_experimental_dataset_ops.dense_to_sparse_batch_dataset(
-        v[0],
-        d._batch_size,
+    return tf.raw_ops.DenseToSparseBatchDataset(
+        input_dataset=v[0],
+        batch_size=d._batch_size,
         row_shape=[-1 if n is None else n for n in tf.TensorShape(d._row_shape).as_list()],
         **d._flat_structure,
     )
 
 
 def parse_example_dataset(d: Dataset, v: Sequence[Variant]) -> Variant:
-    return gen_experimental_dataset_ops.parse_example_dataset_v2(
-        v[0],
-        d._num_parallel_calls,
-        d._dense_defaults,
-        d._sparse_keys,
-        d._dense_keys,
-        d._sparse_types,
-        d._dense_shapes,
+    return tf.raw_ops.ParseExampleDatasetV2(
+        input_dataset=v[0],
+        num_parallel_calls=d._num_parallel_calls,
+        dense_defaults=d._dense_defaults,
+        sparse_keys=d._sparse_keys,
+        dense_keys=d._dense_keys,
+        sparse_types=d._sparse_types,
+        dense_shapes=d._dense_shapes,
         deterministic=d._deterministic,
         ragged_keys=d._ragged_keys,
         ragged_value_types=d._ragged_value_types,

@@ -4,6 +4,11 @@ The public methods (``.map``, ``.shuffle``, ...) would trace the user's function
 draw a new operation seed, which moves every later draw of the user's script. So a node is rebuilt
 through the raw op that made it: the same ConcreteFunction, the same captured tables and variables,
 the seeds that the object stored. The result is an object of the same class with the same fields.
+
+Borrowed: how each class keeps its inputs, and what the constructor of all classes sets.
+Why: nothing public replaces the input of a dataset.
+Works with: TensorFlow 2.18.1 and 2.21.0; the test of this file was run on both.
+Where a name is missing: ``MissingPrivateApi``, raised when a dataset is rebuilt.
 """
 
 from __future__ import annotations
@@ -12,9 +17,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import tensorflow as tf
-from tensorflow.python.data.ops import dataset_ops
-from tensorflow.python.data.util import nest
 
+from uncork.compat.borrow import named_errors
 from uncork.compat.tfdata.dataset_classes import DatasetKind, input_datasets, kind_of
 from uncork.compat.tfdata.dataset_ops import Dataset
 from uncork.compat.tfdata.hidden_settings import (
@@ -22,6 +26,7 @@ from uncork.compat.tfdata.hidden_settings import (
     has_log_warning,
     interleave_determinism,
 )
+from uncork.compat.tfdata.nested import pack_sequence_as
 from uncork.core.base.errors import EditRefused
 
 # What a class does not keep is read from its graph before it is copied, and goes with the copy.
@@ -56,9 +61,17 @@ def rebuild(dataset: Dataset, inputs: Sequence[Dataset]) -> Dataset:
 
 
 def copy_with_fields(
-    template: Dataset, inputs: Sequence[Dataset], kind: DatasetKind, **fields: Any
+    template: Dataset, inputs: Sequence[Dataset], kind: DatasetKind, **parameters: Any
 ) -> Dataset:
-    """An object like ``template`` with other inputs and, where given, other fields."""
+    """An object like ``template`` on other inputs.
+
+    Args:
+        template: Of a known kind.
+        inputs: Of the copy.
+        kind: What is known about its class.
+        parameters: Of the constructor, that the copy has other values of: ``map_func=...``. A name
+            with an underscore in front is an attribute that TensorFlow does not know.
+    """
     if kind.name in _NOT_KEPT:
         _NOT_KEPT[kind.name](template)
         check_all_fields_known(template)
@@ -66,8 +79,8 @@ def copy_with_fields(
     if kind.name == "shuffle":
         # The original owns the generator of seeds that a copy may come to share.
         copy.__dict__.setdefault(ORIGINAL_ATTRIBUTE, template)
-        copy.__dict__.pop("seed_generator", None)
-    copy.__dict__.update(fields)
+        copy.__dict__.pop("_seed_generator", None)
+    copy.__dict__.update(_fields(parameters))
     _REWIRE.get(kind.name, _rewire_unary)(copy, inputs)
     if kind.name == "options":
         copy._options_attr = template._options_attr
@@ -80,31 +93,40 @@ def initialize_dataset(dataset: Dataset, inputs: Sequence[Dataset], kind: Datase
     variants = [i._variant_tensor for i in inputs]
     own_options = dataset.__dict__.pop("_options_attr", None)
     dataset._options_attr = own_options
-    with tf.device(variants[0].device if variants else None):
+    with tf.device(variants[0].device if variants else None), named_errors():
         variant = kind.create_variant(dataset, variants)
-    dataset_ops.DatasetV2.__init__(dataset, variant)
+    tf.data.Dataset.__init__(dataset, variant)
     if own_options is not None:
         dataset._options_attr = own_options
     return dataset
 
 
-def create_uninitialized(dataset_class: type, **fields: Any) -> Dataset:
-    """An object of a dataset class whose constructor, which would trace, is not run."""
+def create_uninitialized(dataset_class: type, **parameters: Any) -> Dataset:
+    """An object of a dataset class whose constructor, which would trace, is not run.
+
+    Args:
+        dataset_class: Any.
+        parameters: Of the constructor; attributes as in :func:`copy_with_fields`.
+    """
     dataset: Dataset = object.__new__(dataset_class)
-    dataset.__dict__.update(fields)
+    dataset.__dict__.update(_fields(parameters))
     return dataset
+
+
+def _fields(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Each class of datasets keeps a parameter under its name, with an underscore in front."""
+    return {n if n.startswith("_") else f"_{n}": value for n, value in parameters.items()}
 
 
 def _bare_copy(dataset: Dataset) -> Dataset:
     made_by_init = ("_variant_tensor_attr", "_graph_attr", "_options_attr")
-    return create_uninitialized(
-        type(dataset),
-        **{
-            name: value
-            for name, value in dataset.__dict__.items()
-            if name not in made_by_init and not name.startswith("_self_")
-        },
+    copy = create_uninitialized(type(dataset))
+    copy.__dict__.update(
+        (name, value)
+        for name, value in dataset.__dict__.items()
+        if name not in made_by_init and not name.startswith("_self_")
     )
+    return copy
 
 
 def _rewire_unary(d: Dataset, inputs: Sequence[Dataset]) -> None:
@@ -112,7 +134,7 @@ def _rewire_unary(d: Dataset, inputs: Sequence[Dataset]) -> None:
 
 
 def _rewire_zip(d: Dataset, inputs: Sequence[Dataset]) -> None:
-    d._datasets = nest.pack_sequence_as(d._datasets, list(inputs))
+    d._datasets = pack_sequence_as(d._datasets, list(inputs))
 
 
 def _rewire_concatenate(d: Dataset, inputs: Sequence[Dataset]) -> None:

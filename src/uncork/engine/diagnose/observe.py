@@ -9,8 +9,8 @@ from dataclasses import replace as replace_fields
 from typing import Any, Final
 
 import tensorflow as tf
-from tensorflow.python.framework.config import is_op_determinism_enabled
 
+from uncork.compat.tf.devices import is_op_determinism_enabled
 from uncork.core.base.journal import Journal
 from uncork.core.base.machine import Machine
 from uncork.core.base.measurement import Measurement

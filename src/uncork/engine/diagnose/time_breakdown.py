@@ -10,10 +10,10 @@ import statistics
 from dataclasses import dataclass
 from typing import Final
 
+from uncork.compat.tf.functions import total_tracing_s
 from uncork.core.base.measurement import Measurement, Spread, spread
 from uncork.engine.subject.subject import Subject
 from uncork.measure.benchmark.interleave import Block, measure_blocks_interleaved, summarize
-from uncork.measure.benchmark.timed_block import total_tracing_s
 from uncork.training.variant import Variant
 
 # Of a step, what is worth a second look.

@@ -14,10 +14,10 @@ from typing import Any, Final, final
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.python.eager import context
 
 from uncork.capture.base.listener import StepCall
 from uncork.capture.hooks.dataset_arguments import find_datasets, replace_datasets
+from uncork.compat.tf.eager_context import async_wait
 from uncork.core.base.errors import NothingToMeasure
 from uncork.core.base.record import replace
 from uncork.core.documents.plan import Proof
@@ -124,7 +124,7 @@ class EpochFunctionRunner(VariantRunner):
         self._clock.start(warm)
         started, held = time.perf_counter(), take_memory_snapshot()
         self._train(dataset)
-        context.async_wait()
+        async_wait()
         steps, begin, wall_s, cpu_s = self._clock.read()
         if not steps:
             raise NothingToMeasure("the dataset is empty", "at least one batch", "check it")

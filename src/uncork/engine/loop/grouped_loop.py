@@ -12,8 +12,8 @@ from contextlib import suppress
 from typing import Any, Final
 
 import tensorflow as tf
-from tensorflow.python.eager import context
 
+from uncork.compat.tf.eager_context import async_wait
 from uncork.measure.benchmark.interleave import Block
 from uncork.measure.benchmark.timed_block import time_block
 from uncork.training.variant import VariantRunner
@@ -52,7 +52,7 @@ def measure_call_s(step: Callable[[], Any], budget_s: float) -> float | None:
         while len(times) < _FEW or time.perf_counter() < end:
             began = time.perf_counter()
             step()
-            context.async_wait()
+            async_wait()
             times.append(time.perf_counter() - began)
         return statistics.median(times)
     return None

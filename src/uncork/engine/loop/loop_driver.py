@@ -14,18 +14,14 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from tensorflow.python.eager import context
-
+from uncork.compat.tf.eager_context import async_wait
+from uncork.compat.tf.functions import total_tracing_s
 from uncork.core.base.errors import NothingToMeasure, UncorkError
 from uncork.measure.benchmark.async_backlog import AsyncBacklog
 from uncork.measure.benchmark.interleave import Block
 from uncork.measure.benchmark.page_faults import page_fault_s_since, take_memory_snapshot
 from uncork.measure.benchmark.step_trace import StepMarks
-from uncork.measure.benchmark.timed_block import (
-    MIN_WARMUP_EXECUTIONS,
-    WARMUP_SHARE,
-    total_tracing_s,
-)
+from uncork.measure.benchmark.timed_block import MIN_WARMUP_EXECUTIONS, WARMUP_SHARE
 from uncork.measure.profile.line_profiler import LineTimes
 from uncork.measure.profile.python_overhead import OpTime
 from uncork.pycode.frames.stack import user_frame
@@ -113,7 +109,7 @@ class _Request:
         if self._given < MIN_WARMUP_EXECUTIONS or left_s > 0:
             self._backlog.set_limit(self._given, self._given, passed_s, left_s)
             return
-        context.async_wait()
+        async_wait()
         self._warm = (self._given, time.perf_counter(), time.process_time())
         self._traced_s, self._held = total_tracing_s(), take_memory_snapshot()
 
@@ -121,7 +117,7 @@ class _Request:
         """What was timed since the warm-up."""
         assert self._warm is not None
         given, begin, cpu = self._warm
-        context.async_wait()
+        async_wait()
         self._marks.end_step()
         wall_s, cpu_s = time.perf_counter() - begin, time.process_time() - cpu
         steps = self._given - given

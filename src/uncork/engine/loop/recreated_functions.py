@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from tensorflow.python.eager import context
-
+from uncork.compat.tf.eager_context import async_wait
+from uncork.compat.tf.functions import clone
 from uncork.core.evidence.loop import RecreatedFunction
 from uncork.measure.profile.function_calls import CompiledCalls
 from uncork.pycode.frames.enclosing_loops import loops_around
@@ -68,6 +68,6 @@ def _first_s(calls: Sequence[partial[Any]]) -> float:
     begin = time.perf_counter()
     for call in calls:
         function: Any = call.func
-        function._clone(None)(*call.args, **call.keywords)
-    context.async_wait()
+        clone(function)(*call.args, **call.keywords)
+    async_wait()
     return time.perf_counter() - begin

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import tensorflow as tf
-from tensorflow.python.eager import context
 
 from uncork.compat.random_state import random_state, set_random_state
+from uncork.compat.tf.eager_context import async_wait
 from uncork.core.base.record import replace
 from uncork.core.evidence.batches import VaryingShapes
 from uncork.pipeline.ir.tree import Pipeline
@@ -108,7 +108,7 @@ def _seconds(function: Any, call: CallArguments) -> float:
     for each in tf.nest.flatten(function(*args, **kwargs), expand_composites=True):
         if isinstance(each, tf.Tensor) and each.dtype not in (tf.resource, tf.variant):
             each.numpy()  # it may still be computed on a device
-    context.async_wait()
+    async_wait()
     return time.perf_counter() - start
 
 

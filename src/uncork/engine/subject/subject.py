@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import Any, Final
 
+from uncork.compat.tf.eager_context import clear_kernel_cache
 from uncork.core.base.measurement import Comparison
 from uncork.core.documents.plan import Proof
 from uncork.core.documents.workload import Workload
@@ -28,7 +29,7 @@ from uncork.core.evidence.model import FullResolutionLayer, OneHotLabels, SlowLa
 from uncork.core.evidence.stage import Stage
 from uncork.engine.subject.data_subset import DataSubset
 from uncork.measure.machine.devices import best_device
-from uncork.measure.profile.kernels import clear_kernel_cache, profile_kernels
+from uncork.measure.profile.kernels import profile_kernels
 from uncork.pipeline.profile.throughput import SupplyRate, measure_supply
 from uncork.pycode.frames.layer_registry import LayerRegistry
 from uncork.training.inspect.full_resolution_layers import find_full_resolution_layers

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from tensorflow.python.eager import context
+from uncork.compat.tf.eager_context import async_wait, is_async
 
 
 def is_execution_async() -> bool:
@@ -20,7 +20,7 @@ def is_execution_async() -> bool:
         >>> is_execution_async()
         False
     """
-    return bool(context.context().is_async())
+    return is_async()
 
 
 class AsyncBacklog:
@@ -49,7 +49,7 @@ class AsyncBacklog:
             return False
         if started_steps < self._until:
             return True
-        context.async_wait()
+        async_wait()
         return False
 
     def set_limit(

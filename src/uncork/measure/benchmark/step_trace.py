@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.profiler import trace
+
+from uncork.compat.tf.profiler import trace
 
 
 def write_trace(folder: str, run_steps: Callable[[], object]) -> None:

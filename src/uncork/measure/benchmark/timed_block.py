@@ -1,8 +1,6 @@
 """What measuring itself costs, measured.
 
 The clock of a block: warm-up apart, device synchronized at the edges only.
-
-How long TensorFlow has spent tracing Python functions into graphs, by its own counter.
 """
 
 from __future__ import annotations
@@ -11,9 +9,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from tensorflow.python.eager import context
-from tensorflow.python.eager.polymorphic_function import tracing_compilation
-
+from uncork.compat.tf.eager_context import async_wait
+from uncork.compat.tf.functions import total_tracing_s
 from uncork.measure.benchmark.interleave import Block
 from uncork.measure.benchmark.page_faults import page_fault_s_since, take_memory_snapshot
 from uncork.measure.benchmark.step_trace import mark_steps
@@ -36,24 +33,6 @@ def timing_overhead_s() -> float:
 
 def _turns(count: int) -> Iterator[int]:
     yield from range(count)
-
-
-# TensorFlow's metric "/tensorflow/core/tf_function/graph_building_time_usecs": functions traced
-# while another is traced are not counted twice.
-_COUNTER = getattr(tracing_compilation, "_graph_building_time_counter", None)
-
-
-def total_tracing_s() -> float:
-    """Seconds since the process began; 0 where this TensorFlow does not count them.
-
-    Example:
-        >>> import tensorflow as tf
-        >>> before = total_tracing_s()
-        >>> _ = tf.function(lambda x: x + 1)(1)
-        >>> total_tracing_s() > before
-        True
-    """
-    return 0.0 if _COUNTER is None else _COUNTER.get_cell().value() / 1e6
 
 
 # Executions before the clock starts: a new iterator's threads and buffers need some, for a part of
@@ -89,7 +68,7 @@ def time_block(
     started = time.perf_counter()
     if not skip_warmup:
         _warm_up(executions, block_s, min_warmup_steps)
-    context.async_wait()
+    async_wait()
     traced_s, ended, steps = (
         total_tracing_s(),
         read_epoch_ends() if read_epoch_ends else (0, 0.0),
@@ -101,7 +80,7 @@ def time_block(
         steps += done
         if time.perf_counter() - begin >= block_s:
             break
-    context.async_wait()
+    async_wait()
     wall_s, cpu_s = time.perf_counter() - begin, time.process_time() - cpu
     ends, ends_s = read_epoch_ends() if read_epoch_ends else ended
     return Block(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tensorflow as tf
-from tensorflow.python.client import device_lib
+
+from uncork.compat.tf.devices import memory_limits
 
 
 def free_device_bytes(device: str) -> int | None:
@@ -36,8 +37,7 @@ def device_limit_bytes(device: str) -> int | None:
     name = _name(device)
     if name is None:
         return None
-    limits = {each.name: each.memory_limit for each in device_lib.list_local_devices()}
-    return int(limits.get(f"/device:{name}") or 0) or None
+    return int(memory_limits().get(f"/device:{name}") or 0) or None
 
 
 def device_peak_bytes(device: str) -> int:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Final, Literal
 
 import tensorflow as tf
-from tensorflow.python.eager import context
 
+from uncork.compat.tf.devices import collective_server
 from uncork.core.base.machine import Machine
 from uncork.core.base.record import replace
 from uncork.core.documents.plan import INTRA_OP_THREADS_VARIABLE
@@ -55,8 +55,7 @@ def cluster_process_count() -> int:
         >>> cluster_process_count()
         1
     """
-    # No public name tells of it. One that hands out all the work itself, as to a TPU, is alone.
-    server = context.context()._collective_ops_server_def
+    server = collective_server()
     return 1 if server is None else sum(len(job.tasks) for job in server.cluster.job)
 
 

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function
 
+from uncork.compat.tf.functions import Function
 from uncork.pycode.frames.stack import code_owner, format_location, iterate_frames, user_frame
 
 

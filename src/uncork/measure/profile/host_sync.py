@@ -14,8 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from tensorflow.python.framework import ops
-
+from uncork.compat.tf.eager_tensors import Reader, reading_through
 from uncork.pycode.frames.stack import format_location, user_frame
 
 # What reading a value takes where it is there already.
@@ -56,18 +55,17 @@ def observe_host_waits() -> Iterator[HostWaits]:
         >>> value, found.seconds < 0.1
         (1.0, True)
     """
-    kind, found = ops._EagerTensorBase, HostWaits()
-    read = kind._numpy
+    found = HostWaits()
 
-    def timed(tensor: Any) -> Any:
-        begin = time.perf_counter()
-        try:
-            return read(tensor)
-        finally:
-            found.add(time.perf_counter() - begin, sys._getframe())
+    def timing(read: Reader) -> Reader:
+        def timed(tensor: Any) -> Any:
+            begin = time.perf_counter()
+            try:
+                return read(tensor)
+            finally:
+                found.add(time.perf_counter() - begin, sys._getframe())
 
-    kind._numpy = timed
-    try:
+        return timed
+
+    with reading_through(timing):
         yield found
-    finally:
-        kind._numpy = read

@@ -15,7 +15,7 @@ from typing import Any, Final
 import keras
 from keras.src.backend.tensorflow.trainer import TensorFlowTrainer
 
-from uncork.measure.benchmark.timed_block import total_tracing_s
+from uncork.compat.tf.functions import total_tracing_s
 from uncork.pycode.frames.stack import format_location, user_frame
 
 _METHODS: Final = ("evaluate", "predict")

@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Final
 
 import tensorflow as tf
-from tensorflow.python.eager import context
-from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
+from uncork.compat.tf.protos import XSpace
 from uncork.measure.profile.xplane import WAITING_OP, Op, Span, gpu_streams, host_threads
 
 # After some ninety runs that were cheap TensorFlow no longer tells of a kernel.
@@ -49,20 +48,12 @@ class Kernel:
     seconds: float
 
 
-def clear_kernel_cache() -> None:
-    """Let TensorFlow make its kernels anew, which trains nothing but resets old random ops.
-
-    It leaves those out of a trace that it has found to be cheap, after some ninety runs; together
-    they may take most of a step.
-    """
-    context.context().clear_kernel_cache()
-
-
 def profile_kernels(run_steps: Callable[[], object], *, on_gpu: bool = False) -> tuple[Kernel, ...]:
     """Let some steps run and tell which kernels ran in each.
 
     Args:
-        run_steps: Runs at least one, best right after :func:`clear_kernel_cache`.
+        run_steps: Runs at least one, best right after ``clear_kernel_cache``: a trace leaves out
+            kernels that were cheap in some ninety runs, which may take most of a step together.
         on_gpu: Tell those of the first GPU; else those of this host's processor, which on a GPU
             would be the time to start kernels, not the time that they take.
 
@@ -89,7 +80,7 @@ def profile_kernels(run_steps: Callable[[], object], *, on_gpu: bool = False) ->
             run_steps()
         finally:
             tf.profiler.experimental.stop()
-        space = xplane_pb2.XSpace()
+        space = XSpace()
         for file in Path(folder).glob("plugins/profile/*/*.xplane.pb"):
             space.MergeFromString(file.read_bytes())
     return kernels_from_spans(gpu_streams(space) if on_gpu else host_threads(space))

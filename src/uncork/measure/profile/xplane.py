@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any, Final, NamedTuple
 
-from tensorflow.compiler.xla.service import hlo_pb2
+from uncork.compat.tf.protos import HloProto
 
 Op = tuple[str, str]
 _Programs = Mapping[int, Mapping[str, Op]]
@@ -157,7 +157,7 @@ def _instructions(program: bytes) -> Iterator[tuple[str, Op]]:
     copy or a rewritten convolution, the neighbours tell: a gradient that it is given, else what it
     is given to.
     """
-    module = hlo_pb2.HloProto.FromString(program).hlo_module
+    module = HloProto.FromString(program).hlo_module
     inside = {each.id: each.instructions for each in module.computations}
     for computation in module.computations:
         own: dict[int, Op] = {}

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-
+from uncork.compat.tfdata.dataset_fields import int_parameter
 from uncork.core.evidence.stage import AUTOTUNE
 from uncork.measure.machine.probe import schedulable_cpus
 from uncork.pipeline.functions.effects import has_variable_reads, is_order_free
@@ -31,7 +30,7 @@ def max_interleave_readers(node: Node) -> int | None:
         return None
     if not is_order_free(node.functions[0]) or has_variable_reads(node.functions[0]):
         return None
-    cycle = int(np.asarray(node.dataset._cycle_length))
+    cycle = int_parameter(node.dataset, "cycle_length")
     # A serial interleave takes "as many as you like" for the processors it may run on, a parallel
     # one for another number.
     cycle = schedulable_cpus() if cycle == AUTOTUNE else cycle
@@ -52,7 +51,7 @@ def configured_prefetched_elements(node: Node) -> int | None:
         400
     """
     if node.kind == "prefetch":
-        told = int(np.asarray(node.dataset._buffer_size))
+        told = int_parameter(node.dataset, "buffer_size")
     else:
         own = node.kind == "map" and not has_open_parallel_calls(node)
         told = (node.parallelism or 1) if own else 1

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-import numpy as np
 import tensorflow as tf
 
+from uncork.compat.tfdata.dataset_fields import int_parameter
 from uncork.compat.tfdata.dataset_ops import Dataset
 from uncork.pipeline.functions.function_graph import ConcreteFunction, Tensor
 from uncork.pipeline.ir.builders import add_rewrite_barrier
@@ -22,9 +22,9 @@ from uncork.pipeline.ir.tree import Pipeline, read_pipeline
 _FUSED: Final = {"shuffle": "repeat", "map": "batch"}
 # The number with which a stage does nothing.
 _NOTHING: Final = {
-    "repeat": ("_count", 1),
-    "skip": ("_count", 0),
-    "shard": ("_num_shards", 1),
+    "repeat": ("count", 1),
+    "skip": ("count", 0),
+    "shard": ("num_shards", 1),
 }
 
 
@@ -42,10 +42,10 @@ def is_noop(node: Node) -> bool:
         True
     """
     if node.kind == "take":
-        return _number(node, "_count") < 0
+        return int_parameter(node.dataset, "count") < 0
     if node.kind in _NOTHING:
-        field, nothing = _NOTHING[node.kind]
-        return _number(node, field) == nothing
+        name, nothing = _NOTHING[node.kind]
+        return int_parameter(node.dataset, name) == nothing
     return node.kind == "map" and bool(node.inputs) and _is_identity(node.functions[0])
 
 
@@ -128,10 +128,6 @@ def _highest(stages: Sequence[Node]) -> str:
 def _of_one_shape(dataset: Dataset) -> bool:
     specs = tf.nest.flatten(dataset.element_spec)
     return all(isinstance(s, tf.TensorSpec) and s.shape.is_fully_defined() for s in specs)
-
-
-def _number(node: Node, field: str) -> int:
-    return int(np.asarray(getattr(node.dataset, field)))
 
 
 def _is_identity(function: ConcreteFunction) -> bool:

@@ -14,6 +14,8 @@ from typing import Any, Final
 
 import tensorflow as tf
 
+from uncork.compat.tfdata.dataset_classes import MapDataset
+from uncork.compat.tfdata.dataset_fields import has_parameter, parameter, variant_tensor
 from uncork.core.base.errors import EditRefused
 from uncork.pipeline.analysis.graph_rewrites import find_fused_repeat, is_noop
 from uncork.pipeline.functions.effects import (
@@ -77,7 +79,7 @@ def is_repeatable(node: Node, *, is_ordered: bool = True, is_order_dependent: bo
         return _is_plain_source(node)
     if node.kind == "shuffle":
         # Without reshuffling the order is drawn once, when the dataset is made.
-        return node.dataset._reshuffle_each_iteration is False
+        return parameter(node.dataset, "reshuffle_each_iteration") is False
     return node.kind in _PASS_ON and all(map(is_deterministic, node.functions))
 
 
@@ -87,12 +89,12 @@ def is_parallel_by_default(node: Node, options: tf.data.Options) -> bool:
     Its graph rewrites do so for stateless functions (``map_parallelization``), unless the options
     turn them off. An explicit ``num_parallel_calls=1`` is kept.
     """
-    plain = type(node.dataset).__name__ == "_MapDataset"
+    plain = type(node.dataset) is MapDataset
     if not plain or not is_stateless(node.functions[0]):
         return False
     wanted = options.experimental_optimization
     switches = (options.autotune.enabled, wanted.apply_default_optimizations)
-    synchronous = getattr(node.dataset, "_force_synchronous", False)
+    synchronous = parameter(node.dataset, "force_synchronous", False)
     return not synchronous and wanted.map_parallelization is not False and False not in switches
 
 
@@ -114,18 +116,18 @@ def can_run_inline(node: Node) -> bool:
     """
     if node.kind != "map" or not node.inputs or is_inlined(node):
         return False
-    if getattr(node.dataset, "_force_synchronous", False):
+    if parameter(node.dataset, "force_synchronous", False):
         return False  # its author wants no element made ahead, and that must stay known
     function = node.functions[0]
     if has_python_calls(function) or has_branches(function) or not _on_one_device(node):
         return False
-    in_turn = node.parallelism == 1 and not hasattr(node.dataset, "_num_parallel_calls")
+    in_turn = node.parallelism == 1 and not has_parameter(node.dataset, "num_parallel_calls")
     return in_turn or is_order_free(function)
 
 
 def _on_one_device(node: Node) -> bool:
     """No op asks for another device than the dataset's, and nothing captured lies on one."""
-    own = tf.DeviceSpec.from_string(node.dataset._variant_tensor.device)
+    own = tf.DeviceSpec.from_string(variant_tensor(node.dataset).device)
     function = node.functions[0]
     asked = {
         *requested_devices(function),
@@ -140,12 +142,12 @@ def _on_one_device(node: Node) -> bool:
 
 def is_inlined(node: Node) -> bool:
     """Whether this is a map that already runs in the thread that reads the elements."""
-    return node.kind == "map" and not node.dataset._use_inter_op_parallelism
+    return node.kind == "map" and not parameter(node.dataset, "use_inter_op_parallelism")
 
 
 def is_synchronous(node: Node) -> bool:
     """Whether the author of this map wants no element computed before it is read."""
-    return bool(getattr(node.dataset, "_force_synchronous", False)) and not is_inlined(node)
+    return bool(parameter(node.dataset, "force_synchronous", False)) and not is_inlined(node)
 
 
 def is_random(node: Node) -> bool:
@@ -154,7 +156,7 @@ def is_random(node: Node) -> bool:
     A node with a nondeterministic order does not count as random.
     """
     if node.kind == "shuffle":
-        return node.dataset._reshuffle_each_iteration is not False
+        return parameter(node.dataset, "reshuffle_each_iteration") is not False
     if not node.inputs:
         return not _is_plain_source(node)
     if node.kind == "opaque":
@@ -164,7 +166,7 @@ def is_random(node: Node) -> bool:
 
 def _is_plain_source(node: Node) -> bool:
     """What was saved is read by a function of the user's, which may shuffle its parts."""
-    reader = getattr(node.dataset, "_reader_func", None)
+    reader = parameter(node.dataset, "reader_func", None)
     return node.kind in _SOURCES and (reader is None or is_deterministic(reader.function))
 
 

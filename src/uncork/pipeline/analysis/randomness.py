@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from uncork.compat.tfdata.dataset_classes import RandomDataset
+from uncork.compat.tfdata.dataset_fields import parameter
 from uncork.compat.tfdata.dataset_ops import is_reshuffling
 from uncork.pipeline.functions.effects import RANDOM_OPS, can_overlap, op_types, stateful_ops
 from uncork.pipeline.functions.function_graph import ConcreteFunction, Graph, NodeDef, graph_of
@@ -44,7 +46,7 @@ def _draws_below(node: Node) -> bool:
 
 def is_rerandomized_source(node: Node) -> bool:
     """Numbers drawn at random, others in each pass."""
-    return type(node.dataset).__name__ == "_RandomDataset" and bool(node.dataset._rerandomize)
+    return type(node.dataset) is RandomDataset and bool(parameter(node.dataset, "rerandomize"))
 
 
 def _draws(node: Node) -> bool:

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-import numpy as np
-
+from uncork.compat.tfdata.dataset_fields import int_parameter
 from uncork.compat.tfdata.dataset_ops import is_reshuffling
 from uncork.pipeline.ir.node import Node
 from uncork.pipeline.ir.tree import Pipeline
@@ -86,7 +85,10 @@ def _shuffle_below(node: Node) -> Node | None:
 
 def _deals_anew(shuffle: Node) -> bool:
     """Another order in each pass, of more than one element."""
-    several = _number(shuffle, "_buffer_size") > 1 and abs(int(shuffle.dataset.cardinality())) != 1
+    several = (
+        int_parameter(shuffle.dataset, "buffer_size") > 1
+        and abs(int(shuffle.dataset.cardinality())) != 1
+    )
     return is_reshuffling(shuffle.dataset) and several
 
 
@@ -95,12 +97,12 @@ def _are_apart(one: Node, other: Node) -> bool:
     kinds = {one.kind, other.kind}
     if kinds == {"take", "skip"}:
         take, skip = (one, other) if one.kind == "take" else (other, one)
-        return 0 <= _number(take, "_count") <= _number(skip, "_count")
+        return 0 <= int_parameter(take.dataset, "count") <= int_parameter(skip.dataset, "count")
     if kinds == {"shard"}:
-        same_number = _number(one, "_num_shards") == _number(other, "_num_shards")
-        return same_number and _number(one, "_index") != _number(other, "_index")
+        same_number = int_parameter(one.dataset, "num_shards") == int_parameter(
+            other.dataset, "num_shards"
+        )
+        return same_number and int_parameter(one.dataset, "index") != int_parameter(
+            other.dataset, "index"
+        )
     return False
-
-
-def _number(node: Node, field: str) -> int:
-    return int(np.asarray(getattr(node.dataset, field)))

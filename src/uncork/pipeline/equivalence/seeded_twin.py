@@ -14,8 +14,10 @@ from typing import Any, Final
 import tensorflow as tf
 
 from uncork.compat.tfdata.dataset_classes import PASS_COUNTING_SOURCES, kind_of
+from uncork.compat.tfdata.dataset_fields import parameter
 from uncork.compat.tfdata.dataset_ops import Dataset
 from uncork.compat.tfdata.dataset_rebuild import copy_with_fields, rebuild
+from uncork.compat.tfdata.structured_function import derive_map_function, variables_of
 from uncork.core.base.record import digest
 from uncork.pipeline.functions.effects import has_python_calls, is_order_free
 from uncork.pipeline.functions.function_graph import (
@@ -31,7 +33,6 @@ from uncork.pipeline.functions.function_graph import (
     replay,
     trace,
 )
-from uncork.pipeline.ir.builders import derive_map_function, variables_of
 from uncork.pipeline.ir.node import Node
 from uncork.pipeline.ir.python_functions import python_functions, user_generator_of
 from uncork.pipeline.ir.tree import Pipeline, read_pipeline, rebuild_tree
@@ -85,17 +86,17 @@ def _twin(node: Node, inputs: Sequence[Dataset], seeds: _Seeds) -> Dataset:
 def _seeded_fields(node: Node, seeds: _Seeds) -> dict[str, Any]:
     dataset = node.dataset
     if node.kind in ("shuffle", "random"):
-        if int(dataset._seed) or int(dataset._seed2):
+        if int(parameter(dataset, "seed")) or int(parameter(dataset, "seed2")):
             return {}
         first, second = seeds.pair()
-        return {"_seed": tf.constant(first, tf.int64), "_seed2": tf.constant(second, tf.int64)}
+        return {"seed": tf.constant(first, tf.int64), "seed2": tf.constant(second, tf.int64)}
     fields: dict[str, Any] = {}
-    for name in kind_of(dataset).function_fields:
-        wrapper = getattr(dataset, name)
+    for name in kind_of(dataset).functions:
+        wrapper = parameter(dataset, name)
         if _unseeded(graph_of(wrapper.function)):
             fields[name] = derive_map_function(wrapper, _reseed(wrapper.function, seeds))
         if node.kind == "map" and node.parallelism != 1 and not is_order_free(wrapper.function):
-            fields["_num_parallel_calls"] = tf.constant(1, tf.int64)
+            fields["num_parallel_calls"] = tf.constant(1, tf.int64)
     return fields
 
 
@@ -188,8 +189,8 @@ def pipeline_variables(pipeline: Pipeline) -> list[Any]:
     found: dict[int, Any] = {}
 
     def visit(node: Node) -> None:
-        for name in kind_of(node.dataset).function_fields:
-            found.update({id(v): v for v in variables_of(getattr(node.dataset, name))})
+        for name in kind_of(node.dataset).functions:
+            found.update({id(v): v for v in variables_of(parameter(node.dataset, name))})
         for below in node.inputs:
             visit(below)
 

@@ -19,8 +19,13 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 import tensorflow as tf
-from tensorflow.python.ops.parallel_for import pfor
 
+from uncork.compat.tf.pfor import (
+    ConversionNotImplementedError,
+    converters,
+    create_like,
+    wrap_tensor,
+)
 from uncork.pipeline.functions.effects import READ_OPS
 from uncork.pipeline.functions.function_graph import (
     ConcreteFunction,
@@ -73,16 +78,15 @@ def extend_pfor_converters() -> Iterator[None]:
         ...     both(tf.constant(["a", "bcd"])).numpy().tolist()
         [1, 3]
     """
-    table = pfor._pfor_converter_registry
-    forgotten = {op: table.pop(op) for op in _OTHERWISE if op in table}
-    added = {op: converter for op, converter in _CONVERTERS.items() if op not in table}
-    table.update(added)
+    forgotten = {op: converters.pop(op) for op in _OTHERWISE if op in converters}
+    added = {op: each for op, each in _CONVERTERS.items() if op not in converters}
+    converters.update(added)
     try:
         yield
     finally:
         for op in added:
-            del table[op]
-        table.update(forgotten)
+            del converters[op]
+        converters.update(forgotten)
 
 
 def _same_op(given: PforInput, varying: int = 0) -> PforOutputs:
@@ -91,19 +95,14 @@ def _same_op(given: PforInput, varying: int = 0) -> PforOutputs:
         given.stacked_input(i) if i == varying else given.unstacked_input(i)
         for i in range(given.num_inputs)
     ]
-    return [pfor.wrap(output, True) for output in _outputs(given, inputs)]
-
-
-def _outputs(given: PforInput, inputs: list[Any]) -> list[Any]:
-    types = [output.dtype for output in given.outputs]
-    return list(pfor._create_op(given.op_type, inputs, types, given.op.node_def.attr).outputs)
+    return [wrap_tensor(output, True) for output in create_like(given, inputs)]
 
 
 def _join(given: PforInput) -> PforOutputs:
     """Strings joined place by place; a single one goes with every place of the others."""
     ranks = [tensor.shape.rank for tensor in given.op.inputs]
     if None in ranks:
-        raise pfor.ConversionNotImplementedError("strings of unknown rank are joined")
+        raise ConversionNotImplementedError("strings of unknown rank are joined")
     largest = ranks.index(max(ranks))
     given.stack_inputs([i for i, rank in enumerate(ranks) if rank])
     like = given.input(largest).t
@@ -112,7 +111,7 @@ def _join(given: PforInput) -> PforOutputs:
         part = given.input(index)
         spread = part.is_stacked and rank < ranks[largest]
         inputs.append(_spread(part.t, like, ranks[largest]) if spread else part.t)
-    return [pfor.wrap(output, True) for output in _outputs(given, inputs)]
+    return [wrap_tensor(output, True) for output in create_like(given, inputs)]
 
 
 def _spread(single: Any, like: Any, places: int) -> Any:
@@ -123,9 +122,7 @@ def _spread(single: Any, like: Any, places: int) -> Any:
 def _split(given: PforInput) -> PforOutputs:
     """One string for each element, all of as many fields: as a table of them, or an error."""
     if given.op.inputs[0].shape.as_list() != [1]:
-        raise pfor.ConversionNotImplementedError(
-            "several strings of one element are split in one call"
-        )
+        raise ConversionNotImplementedError("several strings of one element are split in one call")
     strings, separator = given.stacked_input(0), given.unstacked_input(1)
     parts = tf.raw_ops.StringSplitV2(
         input=tf.reshape(strings, [-1]), sep=separator, maxsplit=given.get_attr("maxsplit")
@@ -138,9 +135,9 @@ def _split(given: PforInput) -> PforOutputs:
         table = tf.reshape(parts.values, tf.stack([rows, fields]))
     places = tf.stack([tf.zeros_like(tf.range(fields)), tf.range(fields)], axis=1)
     return [
-        pfor.wrap(places, False),
-        pfor.wrap(table, True),
-        pfor.wrap(tf.stack([tf.ones_like(fields), fields]), False),
+        wrap_tensor(places, False),
+        wrap_tensor(table, True),
+        wrap_tensor(tf.stack([tf.ones_like(fields), fields]), False),
     ]
 
 
@@ -149,11 +146,11 @@ def _squeeze(given: PforInput) -> PforOutputs:
     shape = given.op.inputs[0].shape
     named = given.get_attr("squeeze_dims")
     if not named and not shape.is_fully_defined():
-        raise pfor.ConversionNotImplementedError("dimensions of unknown size are squeezed")
+        raise ConversionNotImplementedError("dimensions of unknown size are squeezed")
     of_element = named or [axis for axis, size in enumerate(shape) if size == 1]
     axes = [axis + 1 if axis >= 0 else axis for axis in of_element]
     stacked = given.stacked_input(0)
-    return [pfor.wrap(tf.squeeze(stacked, axis=axes) if axes else tf.identity(stacked), True)]
+    return [wrap_tensor(tf.squeeze(stacked, axis=axes) if axes else tf.identity(stacked), True)]
 
 
 def find_ragged_parsers(graph: Graph, used_tensors: Iterable[str]) -> set[str]:
@@ -246,9 +243,7 @@ def _stacks(graph: Graph, name: str) -> bool:
 
 def _converts(node: NodeDef) -> bool:
     """Whether the vectoriser knows an op; it knows no branches and loops of a replayed function."""
-    return node.op in _GIVEN or (
-        node.op in pfor._pfor_converter_registry and not any(called_functions(node))
-    )
+    return node.op in _GIVEN or (node.op in converters and not any(called_functions(node)))
 
 
 def _is_even(graph: Graph, reference: str) -> bool:

@@ -15,9 +15,9 @@ from functools import cached_property, wraps
 from typing import Any, Final, TypeVar
 
 import tensorflow as tf
-from tensorflow.python.eager import context
-from tensorflow.python.framework import op_def_registry
 
+from uncork.compat.tf.eager_context import register_function
+from uncork.compat.tf.graphs import registered_op_def
 from uncork.pipeline.functions.inlining import inline_calls
 from uncork.pycode.purity.referrers import find_owners
 
@@ -44,7 +44,7 @@ def is_static_table(handle: Any) -> bool:
     tables: list[Any] = [
         each for each in find_owners(handle) if issubclass(type(each), tf.lookup.StaticHashTable)
     ]
-    return any(each._resource_handle is handle for each in tables)
+    return any(each.resource_handle is handle for each in tables)
 
 
 ConcreteFunction = Any
@@ -218,7 +218,7 @@ def called_functions(node: NodeDef) -> Iterator[str]:
 
 def op_def(node: NodeDef) -> Any | None:
     """The op's registered definition; None for a direct call of a library function."""
-    return op_def_registry.get(node.op)
+    return registered_op_def(node.op)
 
 
 def argument_specs(graph: Graph) -> list[tf.TensorSpec]:
@@ -309,10 +309,8 @@ def replay(
 
 def _register(functions: Iterable[Any]) -> None:
     """Make functions known to the runtime: a dataset's iterator looks them up outside any graph."""
-    runtime = context.context()
     for function in functions:
-        if not runtime.has_function(function.signature.name):
-            runtime.add_function_def(function)
+        register_function(function)
 
 
 def _without_outside_controls(node: NodeDef, names: set[str], graph: Graph) -> NodeDef:

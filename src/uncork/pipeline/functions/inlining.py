@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from tensorflow.python.framework import function_def_to_graph
+from uncork.compat.tf.graphs import function_def_to_graph_def
 
 NodeDef = Any
 INLINABLE_CALL_OPS: Final = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
@@ -78,7 +78,7 @@ def _may_inline(node: NodeDef, library: Mapping[str, Any]) -> bool:
 
 def _body(call: NodeDef, function: Any, result: InlinedGraph) -> Iterator[NodeDef]:
     """Ops of the called function under names of their own; notes what the call stands for."""
-    graph, flat = function_def_to_graph.function_def_to_graph_def(function)
+    graph, flat = function_def_to_graph_def(function)
     given = [r for r in call.input if not r.startswith("^")]
     waits = [r for r in call.input if r.startswith("^")]
     arguments = dict(zip((a.name for a in function.signature.input_arg), given, strict=True))

@@ -2,60 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.data.ops import batch_op, cache_op, interleave_op, map_op, prefetch_op
 
-from uncork.compat.tfdata.dataset_classes import kind_of
+from uncork.compat.tfdata.dataset_classes import (
+    BatchDataset,
+    CacheDataset,
+    InterleaveDataset,
+    MapDataset,
+    ParallelInterleaveDataset,
+    ParallelMapDataset,
+    PrefetchDataset,
+    kind_of,
+)
+from uncork.compat.tfdata.dataset_fields import parameter
 from uncork.compat.tfdata.dataset_ops import Dataset
 from uncork.compat.tfdata.dataset_rebuild import create_uninitialized, initialize_dataset
-from uncork.pipeline.functions.function_graph import ConcreteFunction
 from uncork.pipeline.ir.cache_files import CacheFiles
 from uncork.pipeline.ir.node import CACHE_FILES_ATTRIBUTE, PLACEHOLDER_PATH
 from uncork.pycode.frames.dataset_lines import source_line_fields
-
-
-@dataclass(frozen=True, eq=False)
-class MapFunction:
-    """A traced function in the form in which tf.data's classes keep theirs.
-
-    Attributes:
-        function: Over flat tensors.
-        output_structure: Type specs that its flat outputs pack into.
-        origin: What it was made from; keeps registered Python functions and variables alive.
-        variables: That the function may read or change; its graph knows handles only.
-        second_origin: Another one that it was made from.
-        _func: The user's Python function, for its name.
-    """
-
-    function: ConcreteFunction
-    output_structure: Any
-    origin: Any = None
-    variables: tuple[Any, ...] = ()
-    second_origin: Any = None
-    _func: Any = None
-
-
-def derive_map_function(
-    origin: Any, function: ConcreteFunction, output_structure: Any = None
-) -> MapFunction:
-    """A function made from the one that a dataset holds, in its place."""
-    return MapFunction(
-        function,
-        origin.output_structure if output_structure is None else output_structure,
-        origin=origin,
-        variables=variables_of(origin),
-        _func=getattr(origin, "_func", None),
-    )
-
-
-def variables_of(wrapper: Any) -> tuple[Any, ...]:
-    """Variables that a dataset's function captured."""
-    if isinstance(wrapper, MapFunction):
-        return wrapper.variables
-    return tuple(wrapper.function.graph.variables)
 
 
 def parallel_map(
@@ -66,15 +32,15 @@ def parallel_map(
     That one may run inline; several calls at once have threads of their own.
     """
     dataset = create_uninitialized(
-        map_op._ParallelMapDataset,
-        _input_dataset=input_dataset,
-        _map_func=function,
-        _num_parallel_calls=tf.constant(num_parallel_calls, tf.int64),
-        _deterministic="true",
-        _use_inter_op_parallelism=True,
-        _preserve_cardinality=getattr(template, "_preserve_cardinality", True),
-        _use_unbounded_threadpool=False,
-        _name=template._name,
+        ParallelMapDataset,
+        input_dataset=input_dataset,
+        map_func=function,
+        num_parallel_calls=tf.constant(num_parallel_calls, tf.int64),
+        deterministic="true",
+        use_inter_op_parallelism=True,
+        preserve_cardinality=parameter(template, "preserve_cardinality", True),
+        use_unbounded_threadpool=False,
+        name=parameter(template, "name"),
         **source_line_fields(template),
     )
     return initialize_dataset(dataset, [input_dataset], kind_of(dataset))
@@ -86,12 +52,12 @@ def serial_map(input_dataset: Dataset, function: Any, template: Dataset) -> Data
     Flags and line are those of another map, or of a filter.
     """
     dataset = create_uninitialized(
-        map_op._MapDataset,
-        _input_dataset=input_dataset,
-        _map_func=function,
-        _use_inter_op_parallelism=True,
-        _preserve_cardinality=getattr(template, "_preserve_cardinality", True),
-        _name=template._name,
+        MapDataset,
+        input_dataset=input_dataset,
+        map_func=function,
+        use_inter_op_parallelism=True,
+        preserve_cardinality=parameter(template, "preserve_cardinality", True),
+        name=parameter(template, "name"),
         **source_line_fields(template),
     )
     return initialize_dataset(dataset, [input_dataset], kind_of(dataset))
@@ -103,13 +69,13 @@ def inline_map(input_dataset: Dataset, function: Any, template: Dataset) -> Data
     Flags and line are those of another map. TensorFlow's rewrites leave it as it is.
     """
     dataset = create_uninitialized(
-        map_op._MapDataset,
-        _input_dataset=input_dataset,
-        _map_func=function,
-        _use_inter_op_parallelism=False,
-        _force_synchronous=True,
-        _preserve_cardinality=template._preserve_cardinality,
-        _name=template._name,
+        MapDataset,
+        input_dataset=input_dataset,
+        map_func=function,
+        use_inter_op_parallelism=False,
+        force_synchronous=True,
+        preserve_cardinality=parameter(template, "preserve_cardinality"),
+        name=parameter(template, "name"),
         **source_line_fields(template),
     )
     return initialize_dataset(dataset, [input_dataset], kind_of(dataset))
@@ -118,16 +84,16 @@ def inline_map(input_dataset: Dataset, function: Any, template: Dataset) -> Data
 def parallel_interleave(input_dataset: Dataset, template: Dataset, cycle_length: int) -> Dataset:
     """What a serial interleave does, its open inputs read by threads of their own, in order."""
     dataset = create_uninitialized(
-        interleave_op._ParallelInterleaveDataset,
-        _input_dataset=input_dataset,
-        _map_func=template._map_func,
-        _structure=template._structure,
-        _cycle_length=tf.constant(cycle_length, tf.int64),
-        _block_length=template._block_length,
-        _buffer_output_elements=tf.constant(tf.data.AUTOTUNE, tf.int64),
-        _prefetch_input_elements=tf.constant(tf.data.AUTOTUNE, tf.int64),
-        _num_parallel_calls=tf.constant(tf.data.AUTOTUNE, tf.int64),
-        _name=template._name,
+        ParallelInterleaveDataset,
+        input_dataset=input_dataset,
+        map_func=parameter(template, "map_func"),
+        structure=parameter(template, "structure"),
+        cycle_length=tf.constant(cycle_length, tf.int64),
+        block_length=parameter(template, "block_length"),
+        buffer_output_elements=tf.constant(tf.data.AUTOTUNE, tf.int64),
+        prefetch_input_elements=tf.constant(tf.data.AUTOTUNE, tf.int64),
+        num_parallel_calls=tf.constant(tf.data.AUTOTUNE, tf.int64),
+        name=parameter(template, "name"),
         _uncork_deterministic="true",
         **source_line_fields(template),
     )
@@ -137,13 +103,13 @@ def parallel_interleave(input_dataset: Dataset, template: Dataset, cycle_length:
 def serial_interleave(input_dataset: Dataset, template: Dataset) -> Dataset:
     """What a parallel interleave does, in the thread that asks."""
     dataset = create_uninitialized(
-        interleave_op._InterleaveDataset,
-        _input_dataset=input_dataset,
-        _map_func=template._map_func,
-        _structure=template._structure,
-        _cycle_length=template._cycle_length,
-        _block_length=template._block_length,
-        _name=getattr(template, "_name", None),
+        InterleaveDataset,
+        input_dataset=input_dataset,
+        map_func=parameter(template, "map_func"),
+        structure=parameter(template, "structure"),
+        cycle_length=parameter(template, "cycle_length"),
+        block_length=parameter(template, "block_length"),
+        name=parameter(template, "name", None),
         **source_line_fields(template),
     )
     return initialize_dataset(dataset, [input_dataset], kind_of(dataset))
@@ -168,16 +134,16 @@ def read_ahead_interleave(
         buffer_elements: Elements that each reader holds.
     """
     dataset = create_uninitialized(
-        interleave_op._ParallelInterleaveDataset,
-        _input_dataset=input_dataset,
-        _map_func=opening_dataset._map_func,
-        _structure=opening_dataset.element_spec,
-        _cycle_length=tf.constant(readers, tf.int64),
-        _block_length=tf.constant(block_length, tf.int64),
-        _buffer_output_elements=tf.constant(buffer_elements, tf.int64),
-        _prefetch_input_elements=tf.constant(0, tf.int64),
-        _num_parallel_calls=tf.constant(readers, tf.int64),
-        _name=getattr(template, "_name", None),
+        ParallelInterleaveDataset,
+        input_dataset=input_dataset,
+        map_func=parameter(opening_dataset, "map_func"),
+        structure=opening_dataset.element_spec,
+        cycle_length=tf.constant(readers, tf.int64),
+        block_length=tf.constant(block_length, tf.int64),
+        buffer_output_elements=tf.constant(buffer_elements, tf.int64),
+        prefetch_input_elements=tf.constant(0, tf.int64),
+        num_parallel_calls=tf.constant(readers, tf.int64),
+        name=parameter(template, "name", None),
         _uncork_deterministic="true",
         **source_line_fields(template),
     )
@@ -187,10 +153,10 @@ def read_ahead_interleave(
 def memory_cache(input_dataset: Dataset) -> Dataset:
     """Keep elements in memory; shared by all iterators over the result, gone with it."""
     dataset = create_uninitialized(
-        cache_op.CacheDataset,
-        _input_dataset=input_dataset,
-        _filename=tf.constant("", tf.string),
-        _name=None,
+        CacheDataset,
+        input_dataset=input_dataset,
+        filename=tf.constant("", tf.string),
+        name=None,
         **source_line_fields(input_dataset),
     )
     return initialize_dataset(dataset, [input_dataset], kind_of(dataset))
@@ -204,12 +170,12 @@ def file_cache(input_dataset: Dataset, cache_files: CacheFiles | None) -> Datase
         cache_files: None for a place-holder, which must be taken out before anything is read.
     """
     dataset = create_uninitialized(
-        cache_op.CacheDataset,
-        _input_dataset=input_dataset,
-        _filename=tf.constant(
+        CacheDataset,
+        input_dataset=input_dataset,
+        filename=tf.constant(
             PLACEHOLDER_PATH if cache_files is None else cache_files.file_prefix, tf.string
         ),
-        _name=None,
+        name=None,
         **{CACHE_FILES_ATTRIBUTE: cache_files},
         **source_line_fields(input_dataset),
     )
@@ -224,12 +190,12 @@ def add_rewrite_barrier(input_dataset: Dataset) -> Dataset:
 def unpadded_batch(input_dataset: Dataset, padded_batch: Dataset, structure: Any) -> Dataset:
     """So many elements of one shape as a padded batch takes; nothing of them need be filled up."""
     dataset = create_uninitialized(
-        batch_op._BatchDataset,
-        _input_dataset=input_dataset,
-        _batch_size=padded_batch._batch_size,
-        _drop_remainder=padded_batch._drop_remainder,
-        _structure=structure,
-        _name=padded_batch._name,
+        BatchDataset,
+        input_dataset=input_dataset,
+        batch_size=parameter(padded_batch, "batch_size"),
+        drop_remainder=parameter(padded_batch, "drop_remainder"),
+        structure=structure,
+        name=parameter(padded_batch, "name"),
         **source_line_fields(padded_batch),
     )
     return initialize_dataset(dataset, [input_dataset], kind_of(dataset))
@@ -238,10 +204,10 @@ def unpadded_batch(input_dataset: Dataset, padded_batch: Dataset, structure: Any
 def autotuned_prefetch(input_dataset: Dataset) -> Dataset:
     """Prepare elements ahead; how many is the runtime's choice."""
     dataset = create_uninitialized(
-        prefetch_op._PrefetchDataset,
-        _input_dataset=input_dataset,
-        _buffer_size=tf.constant(tf.data.AUTOTUNE, tf.int64),
-        _name=None,
+        PrefetchDataset,
+        input_dataset=input_dataset,
+        buffer_size=tf.constant(tf.data.AUTOTUNE, tf.int64),
+        name=None,
         **source_line_fields(input_dataset),
     )
     return initialize_dataset(dataset, [input_dataset], kind_of(dataset))

@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from uncork.compat.tfdata.dataset_classes import kind_of
+from uncork.compat.tfdata.dataset_fields import has_parameter, options_bytes, parameter
 from uncork.core.base.record import digest
 from uncork.pipeline.functions.function_graph import (
     SEEDS_BY_INPUT,
@@ -46,13 +47,13 @@ def _describe(node: Node) -> Iterable[str]:
     if node.kind == "opaque":
         yield type(dataset).__name__
     # How many at once depends on the machine; that it may be several, on the script.
-    yield "parallel" if hasattr(dataset, "_num_parallel_calls") else "serial"
-    if getattr(dataset, "_use_inter_op_parallelism", True) is False:
+    yield "parallel" if has_parameter(dataset, "num_parallel_calls") else "serial"
+    if parameter(dataset, "use_inter_op_parallelism", True) is False:
         yield "inline"
-    for name in kind.parameter_fields:
-        yield f"{name}={_text(getattr(dataset, name, None))}"
+    for name in kind.parameters:
+        yield f"_{name}={_text(parameter(dataset, name, None))}"
     if node.kind == "options":
-        yield dataset.options()._to_proto().SerializeToString(deterministic=True).hex()
+        yield options_bytes(dataset.options()).hex()
     if node.kind == "cache":
         yield "memory" if node.is_memory_cache else "file"
     yield from node_functions_digest(node)

@@ -10,14 +10,17 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from uncork.compat.tfdata.dataset_classes import kind_of
+from uncork.compat.tfdata.dataset_classes import (
+    ParallelInterleaveDataset,
+    implementation_of,
+    kind_of,
+)
+from uncork.compat.tfdata.dataset_fields import parameter
 from uncork.compat.tfdata.dataset_ops import Dataset
 from uncork.compat.tfdata.dataset_rebuild import copy_with_fields, rebuild
 from uncork.compat.tfdata.hidden_settings import interleave_determinism
 from uncork.pipeline.ir.node import Node
 from uncork.pipeline.ir.tree import Pipeline, read_pipeline, rebuild_tree
-
-_INTERLEAVE = "_ParallelInterleaveDataset"
 
 
 def is_ordered_by_default(pipeline: Pipeline) -> bool:
@@ -41,7 +44,7 @@ def is_order_preserved(node: Node, *, is_ordered: bool = True) -> bool:
 
 def _in_parallel(node: Node) -> bool:
     """Itself, or what a reader of several files is made of."""
-    inner = vars(node.dataset).get("_impl")
+    inner = implementation_of(node.dataset)
     within = None if inner is None else read_pipeline(inner).root.parallelism
     return node.parallelism not in (None, 1) or within not in (None, 1)
 
@@ -87,10 +90,10 @@ def with_deterministic_order(pipeline: Pipeline) -> Dataset:
 
 
 def _determinism(dataset: Dataset) -> str:
-    dataset = vars(dataset).get("_impl", dataset)
-    if type(dataset).__name__ == _INTERLEAVE:
+    dataset = implementation_of(dataset) or dataset
+    if type(dataset) is ParallelInterleaveDataset:
         return interleave_determinism(dataset)
-    return str(getattr(dataset, "_deterministic", "default"))
+    return str(parameter(dataset, "deterministic", "default"))
 
 
 def _in_turn(node: Node, inputs: Sequence[Dataset]) -> Dataset:
@@ -99,5 +102,6 @@ def _in_turn(node: Node, inputs: Sequence[Dataset]) -> Dataset:
         return dataset
     if _determinism(dataset) != "false":
         return rebuild(dataset, inputs)
-    name = "_uncork_deterministic" if type(dataset).__name__ == _INTERLEAVE else "_deterministic"
-    return copy_with_fields(dataset, inputs, kind_of(dataset), **{name: "true"})
+    if type(dataset) is ParallelInterleaveDataset:
+        return copy_with_fields(dataset, inputs, kind_of(dataset), _uncork_deterministic="true")
+    return copy_with_fields(dataset, inputs, kind_of(dataset), deterministic="true")

@@ -10,7 +10,9 @@ from typing import Final
 import numpy as np
 
 from uncork.compat.tfdata.dataset_classes import kind_of
+from uncork.compat.tfdata.dataset_fields import int_parameter, parameter
 from uncork.compat.tfdata.dataset_ops import Dataset
+from uncork.compat.tfdata.structured_function import python_function_of
 from uncork.pipeline.functions.function_graph import ConcreteFunction
 from uncork.pipeline.ir.cache_files import CacheFiles
 from uncork.pycode.frames.dataset_lines import source_line
@@ -53,28 +55,26 @@ class Node:
     @property
     def parallelism(self) -> int | None:
         """Elements worked on at once: 1, a number, ``AUTOTUNE``, or None where there is no such."""
-        given = getattr(self.dataset, "_num_parallel_calls", None)
+        given = parameter(self.dataset, "num_parallel_calls", None)
         if given is not None:
             return int(np.asarray(given))
         if type(self.dataset).__name__ == "ParallelInterleaveDataset":
-            return int(np.asarray(self.dataset._cycle_length))
+            return int_parameter(self.dataset, "cycle_length")
         return 1 if self.kind in _SERIAL_UNLESS_TOLD else None
 
     @property
     def functions(self) -> tuple[ConcreteFunction, ...]:
         """Traced functions that it calls."""
         return tuple(
-            getattr(self.dataset, f).function for f in kind_of(self.dataset).function_fields
+            parameter(self.dataset, name).function for name in kind_of(self.dataset).functions
         )
 
     @property
     def name(self) -> str:
         """Name of the user's function, else the name given to the dataset, else nothing."""
-        fields = kind_of(self.dataset).function_fields
-        function = (
-            getattr(getattr(self.dataset, fields[0], None), "_func", None) if fields else None
-        )
-        return str(getattr(function, "__name__", "") or getattr(self.dataset, "_name", "") or "")
+        names = kind_of(self.dataset).functions
+        function = python_function_of(parameter(self.dataset, names[0], None)) if names else None
+        return str(getattr(function, "__name__", "") or parameter(self.dataset, "name", "") or "")
 
     @property
     def is_row_gather(self) -> bool:
@@ -108,4 +108,4 @@ class Node:
 
     @property
     def _file(self) -> bytes:
-        return bytes(np.asarray(self.dataset._filename).item())
+        return bytes(np.asarray(parameter(self.dataset, "filename")).item())

@@ -15,6 +15,7 @@ from typing import Final
 import tensorflow as tf
 
 from uncork.compat.tfdata.dataset_classes import kind_of
+from uncork.compat.tfdata.dataset_fields import has_parameter
 from uncork.compat.tfdata.dataset_ops import Dataset
 from uncork.compat.tfdata.dataset_rebuild import copy_with_fields, rebuild
 from uncork.core.base.errors import EditRefused
@@ -24,7 +25,6 @@ from uncork.pipeline.functions.effects import has_variable_reads, is_order_free
 from uncork.pipeline.ir.node import Node
 from uncork.pipeline.ir.tree import read_pipeline, rebuild_tree
 
-PARALLEL_CALLS_FIELD: Final = "_num_parallel_calls"
 _PER_CORE: Final = 8
 # Where a map remembers that the number of its calls was left open.
 _OPEN: Final = "_uncork_calls"
@@ -57,7 +57,7 @@ def set_open_parallel_calls(dataset: Dataset) -> Dataset:
         several = calls.get(id(node.dataset))
         if several is None:
             return rebuild(node.dataset, inputs) if inputs else node.dataset
-        fields = {PARALLEL_CALLS_FIELD: tf.constant(several, tf.int64), _OPEN: True}
+        fields = {"num_parallel_calls": tf.constant(several, tf.int64), _OPEN: True}
         return copy_with_fields(node.dataset, inputs, kind_of(node.dataset), **fields)
 
     try:
@@ -89,7 +89,7 @@ def _calls(node: Node) -> int | None:
     if (
         node.kind != "map"
         or node.parallelism != AUTOTUNE
-        or not hasattr(node.dataset, PARALLEL_CALLS_FIELD)
+        or not has_parameter(node.dataset, "num_parallel_calls")
     ):
         return None
     sizes = [spec_bytes(node.inputs[0].dataset.element_spec), spec_bytes(node.dataset.element_spec)]

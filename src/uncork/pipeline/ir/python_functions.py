@@ -13,8 +13,17 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-from tensorflow.python.ops import script_ops  # the registry of Python functions has no public API
 
+from uncork.compat.tf.autograph import without_autograph_mark
+from uncork.compat.tf.py_function import (
+    entry_like,
+    function_of,
+    keep_alive,
+    register,
+    registered,
+    replace_registered,
+)
+from uncork.compat.tfdata.generators import generator_of, returns_next_element, state_behind
 from uncork.pipeline.functions.effects import PYTHON_OPS, RepeatabilityChecker, has_python_calls
 from uncork.pipeline.functions.function_graph import (
     ConcreteFunction,
@@ -33,10 +42,7 @@ from uncork.pycode.purity.memoized_generator import MemoizedGenerator
 from uncork.pycode.purity.reachability import function_digest
 
 _TOKEN: Final = "token"
-# What TensorFlow calls for the next element of a generator, where all of it are arrays.
-_FOLLOWING: Final = "generator_py_func"
 _OF_ARRAYS: Final = frozenset({"PyFunc", "PyFuncStateless"})
-_registry: Final = script_ops._py_funcs
 
 
 def python_functions(function: ConcreteFunction) -> dict[str, Callable[..., Any]]:
@@ -52,8 +58,10 @@ def python_functions(function: ConcreteFunction) -> dict[str, Callable[..., Any]
         >>> list(found.values())
         [<ufunc 'negative'>]
     """
-    found = {token: _registry.get(token) for token in _tokens(function)}
-    return {token: _users(_called(f)) for token, f in found.items() if f is not None}
+    found = {token: registered(token) for token in _tokens(function)}
+    return {
+        token: without_autograph_mark(function_of(f)) for token, f in found.items() if f is not None
+    }
 
 
 def python_digest(function: ConcreteFunction) -> str:
@@ -78,15 +86,17 @@ def has_repeatable_python_calls(function: ConcreteFunction) -> bool:
 def record_python_calls(function: ConcreteFunction) -> Iterator[dict[str, list[tuple[Any, ...]]]]:
     """Note what the Python functions are asked, by their tokens, for as long as the block lasts."""
     found: dict[str, list[tuple[Any, ...]]] = {token: [] for token in python_functions(function)}
-    before = {token: _registry.get(token) for token in found}
-    instead = {t: _like(held, _noting(_called(held), found[t])) for t, held in before.items()}
+    before = {token: registered(token) for token in found}
+    instead = {
+        t: entry_like(held, _noting(function_of(held), found[t])) for t, held in before.items()
+    }
     try:
         for token, noting in instead.items():  # the registry itself holds nothing
-            _put(token, noting)
+            replace_registered(token, noting)
         yield found
     finally:
         for token, held in before.items():
-            _put(token, held)
+            replace_registered(token, held)
 
 
 def memoize_python_calls(function: ConcreteFunction, max_bytes: int) -> ConcreteFunction:
@@ -99,9 +109,9 @@ def memoize_python_calls(function: ConcreteFunction, max_bytes: int) -> Concrete
     graph = graph_of(function)
     tokens, held = {}, []
     for token in python_functions(function):
-        kept = MemoizedFunction(_called(_registry.get(token)), max_bytes)
-        held.append(_like(_registry.get(token), kept))
-        tokens[token] = _registry.insert(held[-1])
+        kept = MemoizedFunction(function_of(registered(token)), max_bytes)
+        held.append(entry_like(registered(token), kept))
+        tokens[token] = register(held[-1])
     altered = _with_tokens(graph, tokens)
     effects = [f"^{effect}" for effect in graph.effects]
 
@@ -112,10 +122,7 @@ def memoize_python_calls(function: ConcreteFunction, max_bytes: int) -> Concrete
 
     made = trace("uncork_keeping", argument_specs(graph), keeping)
     # The registry itself forgets a function that nobody holds; TensorFlow keeps them here, too.
-    made.graph._py_funcs_used_in_graph = [
-        *getattr(made.graph, "_py_funcs_used_in_graph", ()),
-        *held,
-    ]
+    keep_alive(made.graph, held)
     return made
 
 
@@ -164,8 +171,7 @@ class GeneratorSource:
     @property
     def function(self) -> Callable[[], Any]:
         """What it calls: the user's, or what stands in for it."""
-        made: Callable[[], Any] = self.state._generator
-        return made
+        return generator_of(self.state)
 
 
 def generator_source_of(node: Node) -> GeneratorSource | None:
@@ -174,12 +180,12 @@ def generator_source_of(node: Node) -> GeneratorSource | None:
         return None
     state, following = None, None
     for call in filter(_is_call, _called_bodies(graph_of(node.functions[0]))):
-        registered = _registry.get(call.attr[_TOKEN].s.decode())
-        function = _users(registered) if registered is not None else None
-        held = getattr(function, "__self__", None)
-        if held is not None and hasattr(held, "_generator") and all(map(is_control, call.input)):
-            state = held
-        if call.op in _OF_ARRAYS and getattr(function, "__name__", "") == _FOLLOWING:
+        entry = registered(call.attr[_TOKEN].s.decode())
+        function = without_autograph_mark(entry) if entry is not None else None
+        own_state = state_behind(function)
+        if own_state is not None and all(map(is_control, call.input)):
+            state = own_state
+        if call.op in _OF_ARRAYS and returns_next_element(function):
             following = function
     return None if state is None else GeneratorSource(state, following)
 
@@ -224,34 +230,6 @@ def _keeps_calls(function: ConcreteFunction) -> bool:
 
 def _is_call(node: Any) -> bool:
     return node.op in PYTHON_OPS
-
-
-def _called(held: Any) -> Callable[..., Any]:
-    """What a registered function calls: one for tensors is wrapped in an object."""
-    called: Callable[..., Any] = held._func if isinstance(held, script_ops.EagerFunc) else held
-    return called
-
-
-def _users(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Without what TensorFlow has put around it to keep AutoGraph out."""
-    if not hasattr(function, "autograph_info__"):
-        return function
-    around = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
-    users: Callable[..., Any] = around["func"].cell_contents if "func" in around else function
-    return users
-
-
-def _like(held: Any, function: Callable[..., Any]) -> Any:
-    """A function in the form in which another one is registered."""
-    if not isinstance(held, script_ops.EagerFunc):
-        return function
-    other = copy.copy(held)
-    other._func = function
-    return other
-
-
-def _put(token: str, held: Any) -> None:
-    _registry._funcs[token] = held
 
 
 def _noting(function: Callable[..., Any], calls: list[tuple[Any, ...]]) -> Callable[..., Any]:

@@ -8,11 +8,14 @@ from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 import tensorflow as tf
-from tensorflow.core.framework import graph_pb2
-from tensorflow.python.data.ops import dataset_ops
-from tensorflow.python.ops import gen_dataset_ops
 
-from uncork.compat.tfdata.dataset_classes import input_datasets, kind_of, unwrap_v1_adapter
+from uncork.compat.tfdata.dataset_classes import (
+    VariantDataset,
+    input_datasets,
+    kind_of,
+    unwrap_v1_adapter,
+)
+from uncork.compat.tfdata.dataset_fields import parameter, variant_tensor
 from uncork.compat.tfdata.dataset_ops import Dataset
 from uncork.core.base.errors import EditRefused, WrongUse
 from uncork.pipeline.functions.function_graph import graph_of
@@ -192,19 +195,19 @@ def _node(dataset: Dataset) -> Node:
 
 def _is_generator(dataset: Dataset) -> bool:
     # Dataset.from_generator is a flat_map over one dummy element; only its function tells.
-    nodes = graph_of(dataset._map_func.function).nodes.values()
+    nodes = graph_of(parameter(dataset, "map_func").function).nodes.values()
     return any(node.op == "GeneratorDataset" for node in nodes)
 
 
 def _is_counter(dataset: Dataset) -> bool:
     # Dataset.enumerate makes a range, and hands it over as nothing but its variant tensor.
-    if type(dataset) is not dataset_ops._VariantDataset:
+    if type(dataset) is not VariantDataset:
         return False
     try:
-        text = gen_dataset_ops.dataset_to_graph_v2(dataset._variant_tensor).numpy()
+        text = tf.raw_ops.DatasetToGraphV2(input_dataset=variant_tensor(dataset)).numpy()
     except tf.errors.OpError:  # some cannot be written down
         return False
-    graph = graph_pb2.GraphDef.FromString(text)
+    graph = tf.compat.v1.GraphDef.FromString(text)
     return {node.op for node in graph.node} <= {"Const", "RangeDataset", "_Retval"}
 
 

@@ -14,7 +14,9 @@ from typing import Final
 
 import tensorflow as tf
 
+from uncork.compat.tfdata.dataset_fields import parameter
 from uncork.compat.tfdata.dataset_ops import Dataset
+from uncork.compat.tfdata.structured_function import derive_map_function
 from uncork.core.base.errors import EditRefused
 from uncork.core.evidence.stage import ChunkedCost
 from uncork.measure.machine.probe import available_memory_bytes, usable_cpus
@@ -23,7 +25,7 @@ from uncork.pipeline.functions.draw_split import split_off_draws
 from uncork.pipeline.functions.file_reads import extract_file_reads
 from uncork.pipeline.functions.float32_variant import convert_to_float32
 from uncork.pipeline.functions.splitting import split_deterministic_prefix, split_narrow_prefix
-from uncork.pipeline.ir.builders import derive_map_function, inline_map, parallel_map, serial_map
+from uncork.pipeline.ir.builders import inline_map, parallel_map, serial_map
 from uncork.pipeline.ir.node import Node
 from uncork.pipeline.ir.parallel_calls import spec_bytes
 from uncork.pipeline.ir.python_functions import has_python_code
@@ -105,7 +107,7 @@ def add_alternative_probes(
     )
     if stage.map_split is not None:
         half = create_prefix_map(node, stage.map_split)
-        half = serial_map(input_dataset, half._map_func, half)
+        half = serial_map(input_dataset, parameter(half, "map_func"), half)
         stage.prefix_probe = Probe(half)
         stage.prefix_bytes = mean_element_bytes(half)
     stage.random_split = (
@@ -115,14 +117,19 @@ def add_alternative_probes(
         stage.draw_probe = Probe(create_draw_map(node, stage.random_split, input_dataset))
     if node.parallelism == 1 and not has_python_code(node):
         together = parallel_map(
-            input_dataset, dataset._map_func, dataset, num_parallel_calls=math.ceil(usable_cpus())
+            input_dataset,
+            parameter(dataset, "map_func"),
+            dataset,
+            num_parallel_calls=math.ceil(usable_cpus()),
         )
         stage.parallel_call_probes = (
             Probe(dataset, run_on_all_cores),
             Probe(together, run_on_all_cores),
         )
     if can_run_inline(node):
-        stage.inline_probe = Probe(inline_map(input_dataset, dataset._map_func, dataset))
+        stage.inline_probe = Probe(
+            inline_map(input_dataset, parameter(dataset, "map_func"), dataset)
+        )
     part = find_partial_decode(node)
     if part is not None:
         stage.has_upstream_decoder = part.map_count > 1
@@ -134,11 +141,13 @@ def add_alternative_probes(
         stage.cropped_probe = Probe(serial_map(given, part.function, dataset))
     single = convert_to_float32(node.functions[0])
     if single is not None:
-        function = derive_map_function(dataset._map_func, single)
+        function = derive_map_function(parameter(dataset, "map_func"), single)
         stage.float32_probe = Probe(serial_map(input_dataset, function, dataset))
     reading = extract_file_reads(node.functions[0])
     if reading is not None:
-        function = derive_map_function(dataset._map_func, reading, tf.TensorSpec([], tf.int32))
+        function = derive_map_function(
+            parameter(dataset, "map_func"), reading, tf.TensorSpec([], tf.int32)
+        )
         stage.reading_probe = Probe(serial_map(input_dataset, function, dataset))
     if batch_and_map is not None:
         batch, stacked = batch_and_map

@@ -8,8 +8,10 @@ from contextlib import suppress
 from typing import Any, Final
 
 import tensorflow as tf
-from tensorflow.core.framework import model_pb2
 
+from uncork.compat.tf.protos import ModelProto
+from uncork.compat.tfdata.iterators import resource_of
+from uncork.core.base.errors import MissingPrivateApi
 from uncork.core.evidence.stage import AUTOTUNE
 from uncork.pipeline.analysis.legality import is_parallel_by_default
 from uncork.pipeline.ir.node import Node
@@ -73,9 +75,9 @@ def _model(iterator: Any) -> Iterator[Any]:
     read_model = getattr(tf.raw_ops, "IteratorGetModelProto", None)
     if read_model is None:
         return
-    with suppress(tf.errors.OpError, AttributeError):
-        text = read_model(iterator=iterator._iterator_resource).numpy()
-        model = model_pb2.ModelProto.FromString(text)
+    with suppress(tf.errors.OpError, AttributeError, MissingPrivateApi):
+        text = read_model(iterator=resource_of(iterator)).numpy()
+        model = ModelProto.FromString(text)
         yield from _below(model.nodes, model.output)
 
 

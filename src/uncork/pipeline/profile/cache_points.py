@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Final
 
-import numpy as np
 import tensorflow as tf
 
+from uncork.compat.tfdata.dataset_fields import int_parameter
 from uncork.core.base.errors import EditRefused
 from uncork.core.edits.pipeline import SplitMap
 from uncork.core.evidence.stage import CachePoint, ShuffleBuffer
@@ -134,7 +134,7 @@ def measure_shuffle_buffer(stages: Sequence[StageMeasurement], index: int) -> Sh
     given = _given(stages, index)
     if held is None or not given:
         return None
-    elements = int(np.asarray(stage.node.dataset._buffer_size))
+    elements = int_parameter(stage.node.dataset, "buffer_size")
     there = _length(stage.node.inputs[0])
     return ShuffleBuffer(
         element_count=elements if there is None else min(elements, there),
@@ -184,7 +184,7 @@ def _read_to_its_end(stages: Sequence[StageMeasurement], index: int) -> bool:
 def _most_taken(above: StageMeasurement, index: int) -> float:
     """How many elements a stage gives before it ends a pass by itself; 0 where that is unknown."""
     if above.node.kind == "take":
-        told = int(np.asarray(above.node.dataset._count))
+        told = int_parameter(above.node.dataset, "count")
         return math.inf if told < 0 else told
     if above.node.kind in ("take_while", "choose"):
         return 0.0

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
-import numpy as np
 import tensorflow as tf
 
 from uncork.compat.tfdata.dataset_classes import kind_of
+from uncork.compat.tfdata.dataset_fields import int_parameter
 from uncork.compat.tfdata.dataset_ops import Dataset
 from uncork.compat.tfdata.dataset_rebuild import copy_with_fields
 from uncork.pipeline.ir.node import Node
@@ -55,16 +55,16 @@ def set_input_ratios(
 def static_ratio(node: Node) -> float | None:
     """Input elements for one output element where the parameters say so."""
     if node.kind in ("batch", "padded_batch", "sparse_batch"):
-        size = float(np.asarray(node.dataset._batch_size))
+        size = float(int_parameter(node.dataset, "batch_size"))
         there = int(node.inputs[0].dataset.cardinality())
         return min(size, float(there)) if there > 0 else size
     if node.kind == "shard":
-        return float(np.asarray(node.dataset._num_shards))
+        return float(int_parameter(node.dataset, "num_shards"))
     if node.kind == "skip":
-        left, skipped = int(node.dataset.cardinality()), int(np.asarray(node.dataset._count))
+        left, skipped = int(node.dataset.cardinality()), int_parameter(node.dataset, "count")
         return (left + skipped) / left if left > 0 and skipped > 0 else 1.0
     if node.kind == "window":
-        return float(np.asarray(node.dataset._shift))
+        return float(int_parameter(node.dataset, "shift"))
     return None if node.kind in _VARYING else 1.0
 
 

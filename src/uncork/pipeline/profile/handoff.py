@@ -16,6 +16,7 @@ from typing import Final
 
 import tensorflow as tf
 
+from uncork.compat.tfdata.dataset_fields import parameter
 from uncork.compat.tfdata.dataset_ops import Dataset
 from uncork.pipeline.ir.builders import memory_cache, serial_map
 from uncork.pipeline.ir.node import Node
@@ -103,7 +104,7 @@ def create_isolated_probe(
         return None
     endless = some.repeat()
     if node.kind == "filter":  # only asked, as it may let none of these pass
-        asked = serial_map(endless, node.dataset._predicate, node.dataset)
+        asked = serial_map(endless, parameter(node.dataset, "predicate"), node.dataset)
         return IsolatedProbe(Probe(endless), Probe(asked), ratio)
     return IsolatedProbe(Probe(endless), Probe(serial_copy(node, [endless])), ratio)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from uncork.compat.tfdata.dataset_fields import parameter
 from uncork.compat.tfdata.dataset_ops import Dataset
 from uncork.pipeline.ir.builders import inline_map
 from uncork.pipeline.profile.handoff import SELECTING_KINDS, create_isolated_probe
@@ -34,7 +35,9 @@ def time_in_isolation(stages: Sequence[StageMeasurement], budget_s: float) -> No
         )
         if stage.isolated_probe and stage.inline_probe:
             given, node = stage.isolated_probe.input_probe.dataset, stage.node.dataset
-            stage.isolated_inline_probe = Probe(inline_map(given, node._map_func, node))
+            stage.isolated_inline_probe = Probe(
+                inline_map(given, parameter(node, "map_func"), node)
+            )
     probes = [probe for stage in doubtful for probe in stage.isolated_probes]
     if probes:
         time_round_robin(probes, budget_s / 2)

@@ -14,14 +14,16 @@ from contextlib import suppress
 from typing import Any, Final
 
 import tensorflow as tf
-from tensorflow.python.data.util import structure
 
+from uncork.compat.tf.graphs import function_in
 from uncork.compat.tfdata.dataset_classes import kind_of
+from uncork.compat.tfdata.dataset_fields import parameter, variant_tensor
 from uncork.compat.tfdata.dataset_ops import Dataset
+from uncork.compat.tfdata.nested import to_tensor_list
+from uncork.compat.tfdata.structured_function import MapFunction
 from uncork.core.evidence.stage import OpCost
 from uncork.measure.profile.kernels import Kernel, profile_kernels
 from uncork.pipeline.functions.function_graph import called_functions
-from uncork.pipeline.ir.builders import MapFunction
 from uncork.pipeline.ir.node import Node
 from uncork.pipeline.profile.probes import run_serially
 from uncork.pycode.frames.stack import user_location
@@ -57,7 +59,7 @@ def measure_op_costs(node: Node, elements: Dataset, *, budget_s: float) -> tuple
 
     def calls() -> None:
         deadline = time.monotonic() + budget_s
-        with tf.device(node.dataset._variant_tensor.device):  # not where the training's ops run
+        with tf.device(variant_tensor(node.dataset).device):  # not where the training's ops run
             for tensors in given:
                 function(*tensors)
                 if time.monotonic() > deadline:
@@ -74,7 +76,7 @@ def measure_op_costs(node: Node, elements: Dataset, *, budget_s: float) -> tuple
 def _few(elements: Dataset, budget_s: float) -> Iterator[list[Any]]:
     deadline = time.monotonic() + budget_s
     for element in run_serially(elements).take(_CALLS):
-        yield structure.to_tensor_list(elements.element_spec, element)
+        yield to_tensor_list(elements.element_spec, element)
         if time.monotonic() > deadline:
             return
 
@@ -97,7 +99,7 @@ class _Lines:
     """
 
     def __init__(self, node: Node) -> None:
-        wrapper = getattr(node.dataset, kind_of(node.dataset).function_fields[0])
+        wrapper = parameter(node.dataset, kind_of(node.dataset).functions[0])
         while isinstance(wrapper, MapFunction) and wrapper.origin is not None:
             wrapper = wrapper.origin
         # Of two with one name, that of the calling function.
@@ -117,6 +119,6 @@ def _ops(graph: Any) -> Iterator[Any]:
     """Of a graph, after those of the functions, branches and loops that it calls."""
     for op in graph.get_operations():
         for name in called_functions(op.node_def):
-            inner = graph._get_function(name)
+            inner = function_in(graph, name)
             yield from _ops(inner.graph) if inner is not None else ()
     yield from graph.get_operations()

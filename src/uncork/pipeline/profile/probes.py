@@ -15,10 +15,9 @@ from typing import Any, Final
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.python.data.ops import dataset_ops
-from tensorflow.python.ops import gen_dataset_ops
 
-from uncork.compat.tfdata.dataset_classes import kind_of
+from uncork.compat.tfdata.dataset_classes import VariantDataset, kind_of
+from uncork.compat.tfdata.dataset_fields import flat_types, has_parameter, parameter, variant_tensor
 from uncork.compat.tfdata.dataset_ops import Dataset
 from uncork.compat.tfdata.dataset_rebuild import copy_with_fields, rebuild
 from uncork.core.evidence.stage import AUTOTUNE
@@ -71,22 +70,22 @@ def serial_copy(node: Node, input_datasets: Sequence[Dataset]) -> Dataset:
         # Prefetch is no work of its own; a cache in files must not be written by measuring.
         return input_datasets[0]
     if node.kind == "shuffle":
-        size = tf.minimum(dataset._buffer_size, MAX_PROBE_SHUFFLE_ELEMENTS)
-        return copy_with_fields(dataset, input_datasets, kind_of(dataset), _buffer_size=size)
-    if node.kind == "map" and hasattr(dataset, "_num_parallel_calls"):
-        return serial_map(input_datasets[0], dataset._map_func, dataset)
-    if node.parallelism not in (None, 1) and hasattr(dataset, "_num_parallel_calls"):
+        size = tf.minimum(parameter(dataset, "buffer_size"), MAX_PROBE_SHUFFLE_ELEMENTS)
+        return copy_with_fields(dataset, input_datasets, kind_of(dataset), buffer_size=size)
+    if node.kind == "map" and has_parameter(dataset, "num_parallel_calls"):
+        return serial_map(input_datasets[0], parameter(dataset, "map_func"), dataset)
+    if node.parallelism not in (None, 1) and has_parameter(dataset, "num_parallel_calls"):
         return _one_at_a_time(dataset, input_datasets)
     return rebuild(dataset, input_datasets)
 
 
 def _one_at_a_time(dataset: Dataset, below: Sequence[Dataset]) -> Dataset:
     """What does several things at once; where it was told to hold elements, without a thread."""
-    held = getattr(dataset, "_buffer_output_elements", AUTOTUNE)
+    held = parameter(dataset, "buffer_output_elements", AUTOTUNE)
     if int(np.asarray(held)) != AUTOTUNE:
         return serial_interleave(below[0], dataset)
     one = tf.constant(1, tf.int64)
-    return copy_with_fields(dataset, below, kind_of(dataset), _num_parallel_calls=one)
+    return copy_with_fields(dataset, below, kind_of(dataset), num_parallel_calls=one)
 
 
 def run_serially(dataset: Dataset, *, threads: int = 1) -> Dataset:
@@ -107,10 +106,10 @@ def group_elements(dataset: Dataset, group_size: int, *, drop_remainder: bool = 
         group_size: Elements of a group.
         drop_remainder: Drop a last group that is not full.
     """
-    flat = len(dataset._flat_types)
+    flat = len(flat_types(dataset))
     shapes, types = [tf.TensorShape([])] * flat, [tf.variant] * flat
-    variant = gen_dataset_ops.window_dataset(
-        dataset._variant_tensor,
+    variant = tf.raw_ops.WindowDataset(
+        input_dataset=variant_tensor(dataset),
         size=group_size,
         shift=group_size,
         stride=1,
@@ -119,7 +118,7 @@ def group_elements(dataset: Dataset, group_size: int, *, drop_remainder: bool = 
         output_types=types,
     )
     spec = tuple(tf.TensorSpec([], tf.variant) for _ in range(flat))
-    return dataset_ops._VariantDataset(variant, spec)
+    return VariantDataset(variant, spec)
 
 
 def run_on_all_cores(dataset: Dataset) -> Dataset:
@@ -340,7 +339,7 @@ def count_elements(dataset: Dataset, *, budget_s: float) -> int | None:
         if size > 1:
             groups, total = iter(group_elements(dataset, size, drop_remainder=False)), 0
         for group in groups:
-            total += int(gen_dataset_ops.dataset_cardinality(group[0]))
+            total += int(tf.raw_ops.DatasetCardinality(input_dataset=group[0]))
             if time.monotonic() > begin + budget_s:
                 return None
     except tf.errors.OpError:

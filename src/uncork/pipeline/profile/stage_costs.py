@@ -13,6 +13,7 @@ from typing import Final
 
 import tensorflow as tf
 
+from uncork.compat.tfdata.dataset_fields import parameter
 from uncork.compat.tfdata.dataset_ops import Dataset
 from uncork.core.base.record import replace
 from uncork.core.evidence.stage import (
@@ -386,7 +387,7 @@ def _wide_at(stage: StageMeasurement) -> str | None:
     wide = [
         tensor
         for source in _sources(stage)
-        for tensor in getattr(source.dataset, "_tensors", ())
+        for tensor in parameter(source.dataset, "tensors", ())
         if tensor.dtype == tf.float64
     ]
     return (

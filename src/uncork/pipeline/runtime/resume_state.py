@@ -18,6 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from uncork.compat.tfdata.dataset_classes import kind_of
+from uncork.compat.tfdata.dataset_fields import parameter, serialized_graph
 from uncork.compat.tfdata.dataset_ops import Dataset
 from uncork.compat.tfdata.dataset_rebuild import ORIGINAL_ATTRIBUTE, copy_with_fields, rebuild
 from uncork.core.base.errors import EditRefused
@@ -70,7 +71,7 @@ def _continue(node: Node, inputs: Sequence[Dataset]) -> Dataset:
         return rebuild(dataset, inputs)
     handle = _seed_generator(original)
     if handle is not None:
-        return copy_with_fields(dataset, inputs, kind_of(dataset), seed_generator=handle)
+        return copy_with_fields(dataset, inputs, kind_of(dataset), _seed_generator=handle)
     raise _untold(original)
 
 
@@ -96,24 +97,23 @@ def _is_counted(shuffle: Dataset) -> bool:
 
 
 def _is_seeded(shuffle: Dataset) -> bool:
-    return bool(int(shuffle._seed) or int(shuffle._seed2))
+    return bool(int(parameter(shuffle, "seed")) or int(parameter(shuffle, "seed2")))
 
 
 def _keeps_order(shuffle: Dataset) -> bool:
     """Drawn once, for all that read it."""
-    return shuffle._reshuffle_each_iteration is False
+    return parameter(shuffle, "reshuffle_each_iteration") is False
 
 
 def _seed_generator(shuffle: Dataset) -> Any | None:
     """The resource in which the user's shuffle counts its epochs."""
     if _holds_much(shuffle):
         return None
-    policy = tf.data.experimental.ExternalStatePolicy.IGNORE
     try:
-        text = shuffle._as_serialized_graph(external_state_policy=policy).numpy()
+        graph = serialized_graph(shuffle)
     except (tf.errors.OpError, ValueError, TypeError):
         return None  # larger than it looked, or not to be written
-    nodes = {node.name: node for node in tf.compat.v1.GraphDef.FromString(text).node}
+    nodes = {node.name: node for node in graph.node}
     own = [node for node in nodes.values() if node.op == "ShuffleDatasetV3"]
     return _as_tensor(nodes[op_name_of(own[-1].input[4])]) if own else None
 
@@ -134,6 +134,6 @@ def _holds_much(dataset: Dataset) -> bool:
 
 
 def _array_bytes(node: Node) -> int:
-    tensors = getattr(node.dataset, "_tensors", ())
+    tensors = parameter(node.dataset, "tensors", ())
     own: int = sum(int(np.prod(t.shape)) * max(1, t.dtype.size) for t in tf.nest.flatten(tensors))
     return own + sum(map(_array_bytes, node.inputs))

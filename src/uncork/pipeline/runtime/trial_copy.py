@@ -70,10 +70,10 @@ def _redirect(node: Node, inputs: Sequence[Dataset], directory: Path) -> Dataset
         if node.is_complete_file_cache:
             return rebuild(dataset, inputs)
         target = str(Path(tempfile.mkdtemp(prefix="cache", dir=directory), "cache"))
-        return copy_with_fields(dataset, inputs, kind_of(dataset), _filename=tf.constant(target))
+        return copy_with_fields(dataset, inputs, kind_of(dataset), filename=tf.constant(target))
     if node.kind == "snapshot":
         path = tempfile.mkdtemp(prefix="snapshot", dir=directory)
-        return copy_with_fields(dataset, inputs, kind_of(dataset), _path=path)
+        return copy_with_fields(dataset, inputs, kind_of(dataset), path=path)
     return rebuild(dataset, inputs) if inputs else dataset
 
 

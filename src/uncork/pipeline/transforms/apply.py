@@ -9,6 +9,7 @@ from typing import Any, Final
 import tensorflow as tf
 
 from uncork.compat.tfdata.dataset_classes import PASS_COUNTING_SOURCES, kind_of
+from uncork.compat.tfdata.dataset_fields import parameter
 from uncork.compat.tfdata.dataset_ops import Dataset
 from uncork.compat.tfdata.dataset_rebuild import copy_with_fields, rebuild
 from uncork.core.base.errors import EditRefused
@@ -62,7 +63,7 @@ from uncork.pipeline.ir.builders import (
     memory_cache,
 )
 from uncork.pipeline.ir.node import Node
-from uncork.pipeline.ir.parallel_calls import PARALLEL_CALLS_FIELD, set_open_parallel_calls
+from uncork.pipeline.ir.parallel_calls import set_open_parallel_calls
 from uncork.pipeline.ir.tree import Pipeline, StageLocation, read_pipeline, rebuild_tree
 from uncork.pipeline.transforms.dead_outputs import drop_unused_outputs
 from uncork.pipeline.transforms.disk_cache import add_disk_cache
@@ -317,7 +318,7 @@ def _filter_first(place: StageLocation) -> Dataset:
         dropped = rebuild(node.dataset, [below])
     else:
         dropped = copy_with_fields(
-            node.dataset, [below], kind_of(node.dataset), _predicate=predicate
+            node.dataset, [below], kind_of(node.dataset), predicate=predicate
         )
     return rebuild_onto(dropped, chain[maps[-1] : stage])
 
@@ -353,16 +354,16 @@ def _vectorize(place: StageLocation) -> tuple[int, Dataset]:
     below = node.inputs[0].dataset
     if stacked.unbatched_function is not None:
         below = copy_with_fields(
-            node.dataset, [below], kind_of(node.dataset), _map_func=stacked.unbatched_function
+            node.dataset, [below], kind_of(node.dataset), map_func=stacked.unbatched_function
         )
     gone = () if stacked.unbatched_function is not None else (stage,)
     below = _kept_apart(pipeline, below, range(stage + 1, top), gone=gone)
-    fields: dict[str, Any] = {"_map_func": stacked.function}
+    fields: dict[str, Any] = {"map_func": stacked.function}
     if is_inlined(node):  # it was for brief calls: those of a batch are others
-        fields |= {"_use_inter_op_parallelism": True, "_force_synchronous": False}
+        fields |= {"use_inter_op_parallelism": True, "force_synchronous": False}
     if node.parallelism not in (None, 1):
         # So many elements at once are not so many batches, which all would be in memory.
-        fields[PARALLEL_CALLS_FIELD] = tf.constant(tf.data.AUTOTUNE, tf.int64)
+        fields["num_parallel_calls"] = tf.constant(tf.data.AUTOTUNE, tf.int64)
     return top, copy_with_fields(
         node.dataset, [rebuild_batch(below, batch)], kind_of(node.dataset), **fields
     )
@@ -378,7 +379,7 @@ def _inline(place: StageLocation) -> Dataset:
             "map also without random numbers and state, and with its order kept",
             "keep it unchanged",
         )
-    changed = inline_map(node.inputs[0].dataset, node.dataset._map_func, node.dataset)
+    changed = inline_map(node.inputs[0].dataset, parameter(node.dataset, "map_func"), node.dataset)
     chain = place.pipeline.stages
     above = find_next_downstream(chain, place.position)
     # TensorFlow fuses a map with the batch above it, and hands each call to a thread again.

@@ -13,8 +13,10 @@ from typing import Any, Final
 import tensorflow as tf
 
 from uncork.compat.tfdata.dataset_classes import kind_of
+from uncork.compat.tfdata.dataset_fields import parameter
 from uncork.compat.tfdata.dataset_ops import Dataset
 from uncork.compat.tfdata.dataset_rebuild import copy_with_fields, rebuild
+from uncork.compat.tfdata.structured_function import MapFunction, derive_map_function
 from uncork.pipeline.analysis.graph_rewrites import prevent_new_fusion
 from uncork.pipeline.analysis.legality import MOVABLE_KINDS, has_ignored_errors, is_repeatable
 from uncork.pipeline.functions.effects import stateful_ops
@@ -26,7 +28,6 @@ from uncork.pipeline.functions.function_graph import (
     trace,
 )
 from uncork.pipeline.functions.splitting import NO_WORK_OPS
-from uncork.pipeline.ir.builders import MapFunction, derive_map_function
 from uncork.pipeline.ir.element_order import is_ordered_by_default
 from uncork.pipeline.ir.node import Node
 from uncork.pipeline.ir.tree import Pipeline
@@ -106,7 +107,7 @@ def drop_unused_outputs(pipeline: Pipeline, stage: int) -> Dataset | None:
         taken = stretch.live
     node = chain[stage]
     function = _part(node.functions[0], taken, _outputs(node.functions[0]))
-    return _mapped(node, below, derive_map_function(node.dataset._map_func, function))
+    return _mapped(node, below, derive_map_function(parameter(node.dataset, "map_func"), function))
 
 
 def _stretches(pipeline: Pipeline, stage: int) -> list[_Stretch]:
@@ -205,15 +206,19 @@ def _part(
 def _trimmed(node: Node, taken: Sequence[int], given: Sequence[int]) -> MapFunction:
     specs = _specs(node)
     function = _part(node.functions[0], taken, given)
-    return derive_map_function(node.dataset._map_func, function, tuple(specs[i] for i in given))
+    return derive_map_function(
+        parameter(node.dataset, "map_func"), function, tuple(specs[i] for i in given)
+    )
 
 
 def _mapped(node: Node, below: Dataset, function: MapFunction) -> Dataset:
-    return copy_with_fields(node.dataset, [below], kind_of(node.dataset), _map_func=function)
+    return copy_with_fields(node.dataset, [below], kind_of(node.dataset), map_func=function)
 
 
 def _passed_on(node: Node, below: Dataset, live: Sequence[int]) -> Dataset:
     if node.kind == "filter":
-        asked = derive_map_function(node.dataset._predicate, _part(node.functions[0], live, (0,)))
-        return copy_with_fields(node.dataset, [below], kind_of(node.dataset), _predicate=asked)
+        asked = derive_map_function(
+            parameter(node.dataset, "predicate"), _part(node.functions[0], live, (0,))
+        )
+        return copy_with_fields(node.dataset, [below], kind_of(node.dataset), predicate=asked)
     return rebuild_batch(below, node) if node.kind == "batch" else rebuild(node.dataset, [below])

@@ -8,20 +8,16 @@ the maps hand on as they get it, labels say, stays where it is.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.data.ops.iterator_ops import OwnedIterator
-from tensorflow.python.data.util import structure
 
 from uncork.compat.tfdata.dataset_ops import Dataset
+from uncork.compat.tfdata.iterators import ConvertedIterator
 from uncork.core.base.errors import EditRefused
 from uncork.pipeline.functions.function_graph import Tensor
 from uncork.pipeline.ir.tree import Pipeline
 from uncork.pipeline.transforms.trailing_maps import TrailingMaps, find_expected_maps
-
-# Where TensorFlow's iterator keeps what reads ahead for it.
-_RESOURCE: Final = "_iterator_resource"
 
 
 class DeviceMappedPipeline:
@@ -81,7 +77,7 @@ class DeviceMappedPipeline:
         self,
         iterate_dataset: Callable[[Dataset], Any] = iter,
         visible_dataset: Dataset | None = None,
-    ) -> DeviceMappedIterator:
+    ) -> ConvertedIterator:
         """Over the elements as they are made.
 
         Args:
@@ -89,62 +85,22 @@ class DeviceMappedPipeline:
             visible_dataset: What a loop iterates over, as it sees it; lives as long as the
                 iterator.
         """
-        return DeviceMappedIterator(self, iterate_dataset(self.input_dataset), visible_dataset)
-
-
-class DeviceMappedIterator(OwnedIterator):  # type: ignore[misc]
-    """Passes for TensorFlow's iterator over the pipeline as written.
-
-    Args:
-        mapped_pipeline: Makes the elements.
-        source: Over what they are made from; shared by all that stand in for this iterator.
-        visible_dataset: As of :meth:`DeviceMappedPipeline.create_iterator`.
-    """
-
-    def __init__(
-        self, mapped_pipeline: DeviceMappedPipeline, source: Any, visible_dataset: Dataset | None
-    ) -> None:
-        self._there, self._source, self._of = mapped_pipeline, source, visible_dataset
-        self._dataset = source._dataset
-        self._element_spec = mapped_pipeline.element_spec
-        self._flat_output_types = structure.get_flat_tensor_types(mapped_pipeline.element_spec)
-        self._flat_output_shapes = structure.get_flat_tensor_shapes(mapped_pipeline.element_spec)
-        self._get_next_call_count = 0
-
-    def _next_internal(self) -> Any:
-        if not tf.executing_eagerly():
-            return super()._next_internal()
-        return self._there.map_element(self._source._next_internal())
-
-    def __getattr__(self, name: str) -> Any:
-        """A function that is given the iterator takes its elements from a resource: it gets one."""
-        if name != _RESOURCE or "_source" not in vars(self):
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        there, source = self._there, self._source
-        with tf.init_scope():
-            onward = tf.data.Dataset.from_generator(
-                lambda: _onward(there, source), output_signature=there.element_spec
-            )
-            self._onward = iter(onward.with_options(_as_asked()))
-            self._iterator_resource = self._onward._iterator_resource
-        return self._iterator_resource
-
-    # Where it is, is where its source is: a checkpoint keeps that.
-    def _serialize_to_tensors(self) -> Any:
-        return self._source._serialize_to_tensors()
-
-    def _restore_from_tensors(self, restored_tensors: Any) -> Any:
-        return self._source._restore_from_tensors(restored_tensors)
-
-    def _save(self) -> Any:
-        return self._source._save()
-
-    def _restore(self, state: Any) -> Any:
-        return self._source._restore(state)
+        source = iterate_dataset(self.input_dataset)
+        return ConvertedIterator(
+            source,
+            self.element_spec,
+            self.map_element,
+            onward=lambda: _onward(self, source),
+            keep_alive=visible_dataset,
+        )
 
 
 def _onward(there: DeviceMappedPipeline, source: Iterator[Any]) -> Iterator[Any]:
-    return map(there.map_element, source)
+    """TensorFlow's own iterator over the remaining elements, which are made in Python."""
+    remaining = tf.data.Dataset.from_generator(
+        lambda: map(there.map_element, source), output_signature=there.element_spec
+    )
+    return iter(remaining.with_options(_as_asked()))
 
 
 def _as_asked() -> tf.data.Options:

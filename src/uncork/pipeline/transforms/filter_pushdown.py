@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from itertools import takewhile
 from typing import Any, Final
 
+from uncork.compat.tfdata.dataset_fields import parameter
+from uncork.compat.tfdata.structured_function import MapFunction, derive_map_function
 from uncork.pipeline.analysis.legality import has_ignored_errors
 from uncork.pipeline.functions.effects import READ_OPS, has_variable_reads, is_order_free
 from uncork.pipeline.functions.function_graph import (
@@ -23,7 +25,6 @@ from uncork.pipeline.functions.function_graph import (
     trace,
 )
 from uncork.pipeline.functions.splitting import CHEAP_OPS, NO_WORK_OPS
-from uncork.pipeline.ir.builders import MapFunction, derive_map_function
 from uncork.pipeline.ir.node import Node
 from uncork.pipeline.ir.tree import Pipeline
 
@@ -73,7 +74,7 @@ def find_bypassable_maps(
             break
         found.append(index)
         function = composed
-        predicate = derive_map_function(node.dataset._predicate, function)
+        predicate = derive_map_function(parameter(node.dataset, "predicate"), function)
     return tuple(found), predicate
 
 

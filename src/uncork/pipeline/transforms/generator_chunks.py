@@ -13,7 +13,9 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
+from uncork.compat.tfdata.dataset_fields import parameter
 from uncork.compat.tfdata.dataset_ops import Dataset
+from uncork.compat.tfdata.generators import iterators_of, new_number
 from uncork.core.base.errors import EditRefused
 from uncork.core.edits.pipeline import GeneratorChunks
 from uncork.pipeline.analysis.lookahead_draws import is_prefetching, is_rewritten_by_default
@@ -52,6 +54,7 @@ class ChunkedGenerator(GeneratorWrapper):
         assert source.next_arrays is not None
         super().__init__(source.function)
         self._source = source
+        self._iterators = iterators_of(source.state)
         self._following = source.next_arrays
         self._spec = spec
         self._elements = max_elements
@@ -60,13 +63,11 @@ class ChunkedGenerator(GeneratorWrapper):
 
     def __call__(self) -> Iterator[Any]:
         """One pass."""
-        state = self._source.state
-        number = int(state.get_next_id())
-        state._args.pop(number, None)
+        number = new_number(self._source.state)
         try:
             yield from self._pass(number)
         finally:
-            state._iterators.pop(number, None)
+            self._iterators.pop(number, None)
 
     def _pass(self, number: int) -> Iterator[Any]:
         elements, chunk = iter(self.user_function()), Chunk(self._leaves, self._elements)
@@ -98,7 +99,7 @@ class ChunkedGenerator(GeneratorWrapper):
         parts = self._parts(value)
         if parts and all(map(Leaf.is_plain_copy, self._leaves, parts)):
             return parts
-        self._source.state._iterators[number] = iter([value])
+        self._iterators[number] = iter([value])
         arrays: Sequence[Any] = self._following(number)
         return arrays
 
@@ -212,10 +213,10 @@ def create_chunked_generator(node: Node, max_elements: int) -> Dataset | None:
     made = tf.data.Dataset.from_generator(
         ChunkedGenerator(source, spec, max_elements),
         output_signature=tf.nest.map_structure(_several, spec),
-        name=node.dataset._name,
+        name=parameter(node.dataset, "name"),
     )
     vars(made).update(source_line_fields(node.dataset))
-    apart = made.unbatch(name=node.dataset._name)
+    apart = made.unbatch(name=parameter(node.dataset, "name"))
     vars(apart).update(source_line_fields(node.dataset))
     return apart if apart.element_spec == spec else None
 

@@ -14,8 +14,10 @@ from typing import Any, Final
 
 import tensorflow as tf
 
+from uncork.compat.tfdata.dataset_fields import parameter
 from uncork.compat.tfdata.dataset_ops import Dataset
 from uncork.compat.tfdata.dataset_rebuild import rebuild
+from uncork.compat.tfdata.structured_function import MapFunction
 from uncork.core.base.errors import EditRefused
 from uncork.pipeline.functions.function_graph import (
     Graph,
@@ -25,7 +27,7 @@ from uncork.pipeline.functions.function_graph import (
     op_name_of,
     trace,
 )
-from uncork.pipeline.ir.builders import MapFunction, parallel_map
+from uncork.pipeline.ir.builders import parallel_map
 from uncork.pipeline.ir.node import ROW_GATHER_ATTRIBUTE, Node
 from uncork.pipeline.ir.tree import Pipeline
 from uncork.pipeline.transforms.vectorize import rebuild_batch
@@ -98,7 +100,7 @@ def _sliced(pipeline: Pipeline) -> Sequence[Tensor] | None:
         return None
     if not all(_are_numbers(node.dataset) for node in sources):
         return None
-    return [array for node in sources for array in node.dataset._tensors]
+    return [array for node in sources for array in parameter(node.dataset, "tensors")]
 
 
 def gather_keras_arrays(pipeline: Pipeline) -> Dataset:
@@ -133,7 +135,7 @@ def _keras_arrays(pipeline: Pipeline) -> Sequence[Tensor] | None:
     source = branches[1].stages[0].dataset
     if kinds != ["from_tensors", "repeat"] or not _are_numbers(source):
         return None
-    return list(source._tensors)
+    return list(parameter(source, "tensors"))
 
 
 def _gathers_rows(node: Node) -> bool:

@@ -9,6 +9,13 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
+from uncork.compat.tfdata.dataset_fields import has_parameter, parameter
+from uncork.compat.tfdata.structured_function import (
+    MapFunction,
+    derive_map_function,
+    python_function_of,
+    variables_of,
+)
 from uncork.pipeline.analysis.legality import is_synchronous
 from uncork.pipeline.functions.crop_detection import CROP_OPS, DECODE_OPS
 from uncork.pipeline.functions.effects import has_variable_reads, is_order_free, op_types
@@ -22,9 +29,7 @@ from uncork.pipeline.functions.function_graph import (
     trace,
 )
 from uncork.pipeline.functions.partial_jpeg_decode import decode_crops_only
-from uncork.pipeline.ir.builders import MapFunction, derive_map_function, variables_of
 from uncork.pipeline.ir.node import Node
-from uncork.pipeline.ir.parallel_calls import PARALLEL_CALLS_FIELD
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +68,7 @@ def find_partial_decode(node: Node) -> PartialDecode | None:
         (2, 'from_tensor_slices')
     """
     alone = decode_crops_only(node.functions[0])
-    own = node.dataset._map_func
+    own = parameter(node.dataset, "map_func")
     if alone is not None:
         return PartialDecode(derive_map_function(own, alone), 1, node.inputs[0])
     lower = node.inputs[0]
@@ -73,14 +78,14 @@ def find_partial_decode(node: Node) -> PartialDecode | None:
     part = None if both is None else decode_crops_only(both)
     if part is None:
         return None
-    below = lower.dataset._map_func
+    below = parameter(lower.dataset, "map_func")
     function = MapFunction(
         part,
         own.output_structure,
         origin=own,
         variables=(*variables_of(below), *variables_of(own)),
         second_origin=below,
-        _func=getattr(own, "_func", None),
+        python_function=python_function_of(own),
     )
     return PartialDecode(function, 2, lower.inputs[0])
 
@@ -94,8 +99,8 @@ def _may_join(lower: Node, upper: Node) -> bool:
     if is_synchronous(lower) != is_synchronous(upper):
         return False
     # By their classes: a twin for a proof has draws made one call at a time.
-    return hasattr(upper.dataset, PARALLEL_CALLS_FIELD) or not hasattr(
-        lower.dataset, PARALLEL_CALLS_FIELD
+    return has_parameter(upper.dataset, "num_parallel_calls") or not has_parameter(
+        lower.dataset, "num_parallel_calls"
     )
 
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import numpy as np
-
-from uncork.compat.tfdata.dataset_classes import kind_of
+from uncork.compat.tfdata.dataset_classes import implementation_of, kind_of
+from uncork.compat.tfdata.dataset_fields import int_parameter, parameter
 from uncork.compat.tfdata.dataset_ops import Dataset
 from uncork.core.base.errors import EditRefused
 from uncork.core.edits.pipeline import ReadAhead
@@ -48,7 +47,7 @@ def count_sequential_inputs(node: Node) -> int | None:
     made = sequential_reader_of(node)
     if made is None or not node.inputs:
         return None
-    function = made._map_func.function
+    function = parameter(made, "map_func").function
     if not is_order_free(function) or has_variable_reads(function):
         return None
     inputs = int(node.inputs[0].dataset.cardinality())
@@ -89,9 +88,9 @@ def apply_read_ahead(place: StageLocation, edit: ReadAhead) -> Dataset:
 
 def sequential_reader_of(node: Node) -> Any:
     """The dataset that opens one input after the other: the stage, or what a reader is made of."""
-    made = vars(node.dataset).get("_impl", node.dataset)
+    made = implementation_of(node.dataset) or node.dataset
     kind = kind_of(made).name
     if kind == "flat_map" and node.kind != "from_generator":
         return made
     alone = kind == "interleave" and node.parallelism == 1
-    return made if alone and int(np.asarray(made._cycle_length)) == 1 else None
+    return made if alone and int_parameter(made, "cycle_length") == 1 else None

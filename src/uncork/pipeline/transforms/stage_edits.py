@@ -8,8 +8,10 @@ from typing import Any
 import tensorflow as tf
 
 from uncork.compat.tfdata.dataset_classes import kind_of
+from uncork.compat.tfdata.dataset_fields import has_parameter, parameter
 from uncork.compat.tfdata.dataset_ops import Dataset
 from uncork.compat.tfdata.dataset_rebuild import copy_with_fields
+from uncork.compat.tfdata.structured_function import derive_map_function
 from uncork.core.base.errors import EditRefused
 from uncork.core.edits.pipeline import GeneratorCache, PyFunctionCache
 from uncork.core.evidence.stage import AUTOTUNE
@@ -26,9 +28,8 @@ from uncork.pipeline.functions.splitting import (
     split_deterministic_prefix,
     split_narrow_prefix,
 )
-from uncork.pipeline.ir.builders import derive_map_function, parallel_interleave, parallel_map
+from uncork.pipeline.ir.builders import parallel_interleave, parallel_map
 from uncork.pipeline.ir.node import Node
-from uncork.pipeline.ir.parallel_calls import PARALLEL_CALLS_FIELD
 from uncork.pipeline.ir.python_functions import (
     has_memoized_python,
     has_wrapped_generator,
@@ -78,14 +79,14 @@ def reduce_prefetching(node: Node) -> Dataset:
     """
     dataset, fields = node.dataset, {}
     if node.kind == "prefetch" and configured_prefetched_elements(node) is not None:
-        fields["_buffer_size"] = tf.constant(AUTOTUNE, tf.int64)
+        fields["buffer_size"] = tf.constant(AUTOTUNE, tf.int64)
     elif (
         node.kind == "map"
-        and hasattr(dataset, PARALLEL_CALLS_FIELD)
+        and has_parameter(dataset, "num_parallel_calls")
         and node.parallelism != AUTOTUNE
     ):
         # A machine with more cores leaves more calls, up to those that were asked for.
-        fields[PARALLEL_CALLS_FIELD] = tf.constant(
+        fields["num_parallel_calls"] = tf.constant(
             min(node.parallelism or 1, math.ceil(usable_cpus())), tf.int64
         )
     else:
@@ -114,10 +115,10 @@ def apply_py_function_cache(node: Node, edit: PyFunctionCache) -> Dataset:
     if has_memoized_python(node):
         raise EditRefused(f"{node} is memoized already", "a map that is not memoized", "keep it")
     kept = derive_map_function(
-        node.dataset._map_func, memoize_python_calls(function, edit.size_bytes)
+        parameter(node.dataset, "map_func"), memoize_python_calls(function, edit.size_bytes)
     )
     return copy_with_fields(
-        node.dataset, [node.inputs[0].dataset], kind_of(node.dataset), _map_func=kept
+        node.dataset, [node.inputs[0].dataset], kind_of(node.dataset), map_func=kept
     )
 
 
@@ -138,7 +139,9 @@ def apply_generator_cache(node: Node, edit: GeneratorCache) -> Dataset:
     if has_memoized_python(node) or has_wrapped_generator(node):
         raise EditRefused(f"{node} is rewritten already", "a generator that is not", "keep it")
     spec, kept = node.dataset.element_spec, MemoizedGenerator(function, edit.size_bytes)
-    made = tf.data.Dataset.from_generator(kept, output_signature=spec, name=node.dataset._name)
+    made = tf.data.Dataset.from_generator(
+        kept, output_signature=spec, name=parameter(node.dataset, "name")
+    )
     vars(made).update(source_line_fields(node.dataset))
     return made
 
@@ -162,14 +165,14 @@ def split_map(node: Node) -> Dataset:
 
 def create_prefix_map(node: Node, cut: MapSplit) -> Dataset:
     """The deterministic part as a separate parallel map; it keeps the order, so it is exact."""
-    function = derive_map_function(node.dataset._map_func, cut.prefix, cut.specs)
+    function = derive_map_function(parameter(node.dataset, "map_func"), cut.prefix, cut.specs)
     return parallel_map(node.inputs[0].dataset, function, node.dataset)
 
 
 def create_rest_map(node: Node, cut: MapSplit, input_dataset: Dataset) -> Dataset:
     """The rest, run like the original: serial stays serial, so its random numbers stay equal."""
-    rest = derive_map_function(node.dataset._map_func, cut.rest)
-    return copy_with_fields(node.dataset, [input_dataset], kind_of(node.dataset), _map_func=rest)
+    rest = derive_map_function(parameter(node.dataset, "map_func"), cut.rest)
+    return copy_with_fields(node.dataset, [input_dataset], kind_of(node.dataset), map_func=rest)
 
 
 def draw_first(node: Node) -> Dataset:
@@ -186,14 +189,14 @@ def draw_first(node: Node) -> Dataset:
             "a serial map that samples random numbers and uses them",
             "keep the map whole",
         )
-    work = derive_map_function(node.dataset._map_func, cut.work_function)
+    work = derive_map_function(parameter(node.dataset, "map_func"), cut.work_function)
     return parallel_map(create_draw_map(node, cut, node.inputs[0].dataset), work, node.dataset)
 
 
 def create_draw_map(node: Node, cut: RandomSplit, input_dataset: Dataset) -> Dataset:
     """The random ops as a separate map, run like the original: in the same order."""
-    draws = derive_map_function(node.dataset._map_func, cut.draw_function, cut.specs)
-    return copy_with_fields(node.dataset, [input_dataset], kind_of(node.dataset), _map_func=draws)
+    draws = derive_map_function(parameter(node.dataset, "map_func"), cut.draw_function, cut.specs)
+    return copy_with_fields(node.dataset, [input_dataset], kind_of(node.dataset), map_func=draws)
 
 
 def decode_cropped_part(node: Node) -> Dataset:
@@ -209,9 +212,9 @@ def decode_cropped_part(node: Node) -> Dataset:
             "a crop of the decoded image at a position that does not depend on its pixels",
             "keep it unchanged",
         )
-    fields: dict[str, Any] = {"_map_func": part.function}
+    fields: dict[str, Any] = {"map_func": part.function}
     if is_inlined(node):  # what chooses between two ways is not run in the thread that asks
-        fields |= {"_use_inter_op_parallelism": True, "_force_synchronous": False}
+        fields |= {"use_inter_op_parallelism": True, "force_synchronous": False}
     return copy_with_fields(
         node.dataset, [part.input_node.dataset], kind_of(node.dataset), **fields
     )
@@ -246,4 +249,4 @@ def run_map_in_parallel(node: Node) -> Dataset:
             "split the map first",
         )
     below = node.inputs[0].dataset
-    return parallel_map(below, node.dataset._map_func, node.dataset)
+    return parallel_map(below, parameter(node.dataset, "map_func"), node.dataset)

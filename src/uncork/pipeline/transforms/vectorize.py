@@ -17,8 +17,10 @@ import numpy as np
 import tensorflow as tf
 
 from uncork.compat.tfdata.dataset_classes import kind_of
+from uncork.compat.tfdata.dataset_fields import int_parameter, parameter
 from uncork.compat.tfdata.dataset_ops import Dataset
 from uncork.compat.tfdata.dataset_rebuild import copy_with_fields
+from uncork.compat.tfdata.structured_function import MapFunction, derive_map_function
 from uncork.pipeline.functions.batched_ops import (
     extend_pfor_converters,
     find_ragged_parsers,
@@ -43,7 +45,7 @@ from uncork.pipeline.functions.ragged_rows import (
     pad_rows,
 )
 from uncork.pipeline.functions.splitting import MapSplit
-from uncork.pipeline.ir.builders import MapFunction, derive_map_function, unpadded_batch
+from uncork.pipeline.ir.builders import unpadded_batch
 from uncork.pipeline.ir.node import Node
 
 _Filling = tuple[tuple[tuple[int, ...], Any], ...]
@@ -91,7 +93,7 @@ def vectorize_map(node: Node, batch: Node) -> VectorizedMap | None:
     structure = _batched(node.dataset.element_spec, size)
     if batch.kind == "padded_batch":
         structure = batch.dataset.element_spec
-    own = node.dataset._map_func
+    own = parameter(node.dataset, "map_func")
     if cut is None:
         return VectorizedMap(derive_map_function(own, at_once, structure))
     first = derive_map_function(own, cut.prefix, cut.specs)
@@ -119,18 +121,22 @@ def rebuild_batch(input_dataset: Dataset, batch: Node) -> Dataset:
     if batch.kind == "padded_batch":
         return unpadded_batch(input_dataset, batch.dataset, structure)
     return copy_with_fields(
-        batch.dataset, [input_dataset], kind_of(batch.dataset), _structure=structure
+        batch.dataset, [input_dataset], kind_of(batch.dataset), structure=structure
     )
 
 
 def batch_size_of(batch: Node) -> int:
     """Elements of a full batch."""
-    return int(np.asarray(batch.dataset._batch_size))
+    return int_parameter(batch.dataset, "batch_size")
 
 
 def _static_size(batch: Node) -> int | None:
     # As Dataset.batch does it: the size is known beforehand only where the last one is dropped.
-    return batch_size_of(batch) if bool(np.asarray(batch.dataset._drop_remainder)) else None
+    return (
+        batch_size_of(batch)
+        if bool(np.asarray(parameter(batch.dataset, "drop_remainder")))
+        else None
+    )
 
 
 def _filling(batch: Node) -> _Filling | None:
@@ -139,7 +145,10 @@ def _filling(batch: Node) -> _Filling | None:
         return None
     shapes, values = (
         [each.numpy() for each in map(tf.convert_to_tensor, tf.nest.flatten(parts))]
-        for parts in (batch.dataset._padded_shapes, batch.dataset._padding_values)
+        for parts in (
+            parameter(batch.dataset, "padded_shapes"),
+            parameter(batch.dataset, "padding_values"),
+        )
     )
     return tuple(
         (tuple(shape.tolist()), np.asarray(value).item())

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import sys
-from types import ModuleType
 from typing import Any, Final
 
 from uncork.pycode.frames.stack import format_location, user_frame
@@ -20,13 +19,13 @@ DATASET_MODULE: Final = "tensorflow.python.data.ops.dataset_ops"
 _HOOKED: Final = "_uncork_hooked"
 
 
-def record_module_lines(dataset_ops: ModuleType) -> None:
-    """From now on every new dataset remembers its line. Safe to call more than once.
+def _record_lines(dataset_class: Any) -> None:
+    """Let every new object of the base class of datasets remember its line.
 
     Args:
-        dataset_ops: TensorFlow's module that holds the base class, imported by somebody else.
+        dataset_class: ``tf.data.Dataset``, from TensorFlow as somebody else imported it.
     """
-    original = dataset_ops.DatasetV2.__init__
+    original = dataset_class.__init__
     if getattr(original, _HOOKED, False):
         return
 
@@ -38,14 +37,14 @@ def record_module_lines(dataset_ops: ModuleType) -> None:
         original(self, *args, **kwargs)
 
     setattr(init, _HOOKED, True)
-    dataset_ops.DatasetV2.__init__ = init
+    dataset_class.__init__ = init
 
 
 def record_lines_if_imported() -> None:
     """The same where TensorFlow was imported before; it is not imported for that."""
     module = sys.modules.get(DATASET_MODULE)
-    if hasattr(module, "DatasetV2"):
-        record_module_lines(module)  # type: ignore[arg-type]
+    if module is not None and hasattr(module, "DatasetV2"):
+        _record_lines(module.DatasetV2)
 
 
 def _caller() -> tuple[str, int] | None:
@@ -59,9 +58,9 @@ def record_source_lines() -> None:
     Example:
         >>> record_source_lines()
     """
-    from tensorflow.python.data.ops import dataset_ops  # noqa: PLC0415 - may be called by a hook
+    from tensorflow import data  # noqa: PLC0415 - may be called by a hook
 
-    record_module_lines(dataset_ops)
+    _record_lines(data.Dataset)
 
 
 def source_line(dataset: Any) -> str | None:

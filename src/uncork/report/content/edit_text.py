@@ -43,9 +43,15 @@ EDIT_TEXTS: Final[dict[str, str]] = {
     "rebatch": "combine {batch_multiplier} batches at the end, to {batch_size} samples",
     "gather_last": "pass row indices through the pipeline, and gather the rows at its end",
     "autotune_off": "run without tf.data's autotuner",
-    "py_function_cache": "call the Python code of the map at stage {stage} only once for each element",
-    "generator_cache": "run the generator at stage {stage} once, and cache what it yields in memory",
-    "generator_chunks": "take {max_elements} elements at a time from the generator at stage {stage}",
+    "py_function_cache": (
+        "call the Python code of the map at stage {stage} only once for each element"
+    ),
+    "generator_cache": (
+        "run the generator at stage {stage} once, and cache what it yields in memory"
+    ),
+    "generator_chunks": (
+        "take {max_elements} elements at a time from the generator at stage {stage}"
+    ),
     "array_feed": (
         "slice the batches of the arrays in the thread that reads them, without the autotuner"
     ),
@@ -59,7 +65,9 @@ EDIT_TEXTS: Final[dict[str, str]] = {
     "reuse_iterator": "let fit, evaluate and predict read arrays through a reused iterator",
     "layers_in_input": "run {layer_names} in the input pipeline, not in the training step",
     "map_on_device": "run the last maps of the input pipeline in the training step, on its device",
-    "pad_arguments": "pad arguments of the training step to lengths that are multiples of {multiple}",
+    "pad_arguments": (
+        "pad arguments of the training step to lengths that are multiples of {multiple}"
+    ),
     "pad_lengths": "pad batches to lengths that are multiples of {multiple}",
     "steps_per_execution": "run {steps} training steps for each call from Python",
     "larger_batch": (
@@ -74,7 +82,9 @@ EDIT_TEXTS: Final[dict[str, str]] = {
     "maps_at_once": "vectorize tf.map_fn over all elements",
     "jit_compile": "compile the training step with XLA",
     "jit_compile_off": "run the training step without XLA",
-    "async_checkpoint": "write checkpoints asynchronously, from copies, while the training continues",
+    "async_checkpoint": (
+        "write checkpoints asynchronously, from copies, while the training continues"
+    ),
     "intra_op_threads": "run each kernel on at most {threads} thread(s)",
     "keep_freed_memory": "keep freed memory, and reuse it",
     "keras_backend": "run on Keras's {backend} backend",
@@ -95,17 +105,9 @@ def describe_edit(edit: Edit) -> str:
     if isinstance(edit, ValidationInput):
         return text.format(parts="; ".join(map(describe_edit, edit.edits)))
     values = msgspec.structs.asdict(edit)
-<<<<<<< HEAD
-    said = text.format_map({name: _said(value) for name, value in values.items()})
-    kept = _said(edit.float32_layers) if isinstance(edit, DtypePolicy) else ""
-    return f"{said}, but not in {kept}" if kept else said
-=======
-    text = EDIT_TEXTS[type(edit)].format_map(
-        {name: _shortened(value) for name, value in values.items()}
-    )
+    text = text.format_map({name: _shortened(value) for name, value in values.items()})
     float32_layers = _shortened(edit.float32_layers) if isinstance(edit, DtypePolicy) else ""
     return f"{text}, but not in {float32_layers}" if float32_layers else text
->>>>>>> rules
 
 
 def _shortened(value: object) -> object:

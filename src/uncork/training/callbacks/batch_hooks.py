@@ -21,8 +21,8 @@ from typing import Any, Final
 import keras
 from keras.src.saving import saving_lib
 
+from uncork.compat.tf.functions import total_tracing_s
 from uncork.core.evidence.callbacks import CallbackCost
-from uncork.measure.benchmark.timed_block import total_tracing_s
 from uncork.pycode.frames.stack import code_location
 from uncork.pycode.frames.value_origin import find_only_call
 from uncork.pycode.purity.code_objects import functions_of_entry, is_user_class

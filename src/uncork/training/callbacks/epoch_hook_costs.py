@@ -21,8 +21,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from uncork.compat.tf.functions import total_tracing_s
 from uncork.core.evidence.callbacks import CallbackCost
-from uncork.measure.benchmark.timed_block import total_tracing_s
 from uncork.pycode.purity.code_objects import is_user_class
 from uncork.pycode.purity.reachability import find_reachable, find_reachable_from_function
 from uncork.pycode.purity.side_effects import note_side_effects

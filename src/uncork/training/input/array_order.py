@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import numpy as np
 from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
-from tensorflow.python.eager import context
 
+from uncork.compat.tf.eager_context import global_seed
 from uncork.training.input.feed import Feed
 
 SAME_ORDER_MESSAGE: Final = (
@@ -44,7 +44,7 @@ def has_same_order_each_epoch(feed: Feed, arguments: Mapping[str, Any]) -> bool:
     is_shuffled = feed.kind == "numpy" and feed.shuffle and feed.steps_per_epoch is None
     if not is_shuffled or epochs - int(arguments.get("initial_epoch") or 0) < 2:
         return False
-    return context.global_seed() is not None and _comes_alike()
+    return global_seed() is not None and _comes_alike()
 
 
 def _comes_alike() -> bool:

@@ -25,7 +25,8 @@ from keras.src.backend.tensorflow import trainer as keras_trainer
 from keras.src.trainers import epoch_iterator as keras_epochs
 from keras.src.trainers.data_adapters import array_slicing
 from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
-from tensorflow.python.eager import context
+
+from uncork.compat.tf.eager_context import global_seed
 
 # Batches of a call. What takes more of them gains little, and is better read ahead of its steps.
 MAX_BATCHES: Final = 32
@@ -265,7 +266,7 @@ class _Orders:
 
     def knows(self, adapter: Any) -> bool:
         """Whether an order costs no pipeline of its own; from its second call on it does not."""
-        if context.global_seed() is None:
+        if global_seed() is None:
             return True
         key = self._key(adapter)
         known = key in self._seen
@@ -277,7 +278,7 @@ class _Orders:
 
     def order(self, adapter: Any) -> Any:
         """Of the samples in each epoch of a call; None where no two epochs have the same."""
-        if context.global_seed() is None:
+        if global_seed() is None:
             return None
         key = self._key(adapter)
         if self._seen.get(key) is None:
@@ -293,7 +294,7 @@ class _Orders:
 
     @staticmethod
     def _key(adapter: Any) -> Any:
-        return context.global_seed(), adapter._num_samples, adapter._batch_size
+        return global_seed(), adapter._num_samples, adapter._batch_size
 
 
 def _tuple(batch: Any) -> tuple[Any, ...]:

@@ -7,8 +7,14 @@ from collections.abc import Callable
 from typing import Any, final
 
 import tensorflow as tf
-from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function
 
+from uncork.compat.tf.functions import (
+    Function,
+    clone,
+    intercept_calls,
+    is_xla_compiled,
+    restore_calls,
+)
 from uncork.core.base.record import digest
 from uncork.pycode.purity.reachability import named_code_digest
 from uncork.training.loop_step.array_arguments import CachedArrayFunction
@@ -65,12 +71,11 @@ class CompiledStep(InterceptedStep):
         super().__init__(on_refusal)
         self.refusal, self.code_digest = "", function_code_digest(function)
         self.returned_names = find_returned_names(inspect.unwrap(function.python_function))
-        self.is_xla = bool(function._jit_compile)
+        self.is_xla = is_xla_compiled(function)
         self._function = function
-        self._written = function._call
         self._others: dict[StepMode, Any] = {}
         self._numbers = ChangingNumbers(function.python_function)
-        function._call = self
+        self._written = intercept_calls(function, self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """In the place of what TensorFlow does at a call."""
@@ -88,10 +93,8 @@ class CompiledStep(InterceptedStep):
             return self._function
         if mode not in self._others:
             python = self._traced_as(mode, self._function.python_function)
-            other = self._others[mode] = self._function._clone(python)
-            vars(other).update(
-                {f"_{name}": value for name, value in mode.tf_function_options.items()}
-            )
+            other = clone(self._function, python, **mode.tf_function_options)
+            self._others[mode] = other
             if mode.tensor_arguments:
                 self._others[mode] = other = TensorArgumentFunction(other, mode.tensor_arguments)
             if mode.array_arguments:
@@ -106,11 +109,11 @@ class CompiledStep(InterceptedStep):
 
     def untraced_copy(self) -> Any:
         """The same, not traced yet: what it takes to compile can be timed."""
-        return self._function._clone(self._function.python_function)
+        return clone(self._function, self._function.python_function)
 
     def restore(self) -> None:
         """Let the user's function be what it was."""
-        vars(self._function).pop("_call", None)
+        restore_calls(self._function)
 
     def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self.is_examined:

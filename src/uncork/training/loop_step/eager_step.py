@@ -16,8 +16,8 @@ from typing import Any, Final, final
 import keras
 import numpy as np
 import tensorflow as tf
-from tensorflow.python.ops import summary_ops_v2
 
+from uncork.compat.tf.summaries import summary_state
 from uncork.core.base.errors import describe_error
 from uncork.pycode.frames.stack import code_owner, iterate_frames
 from uncork.pycode.purity.code_objects import is_caught_here
@@ -302,7 +302,7 @@ def _form(args: tuple[Any, ...], kwargs: dict[str, Any], objects: list[Any]) -> 
 
 def _summaries(objects: list[Any]) -> tuple[Any, ...]:
     """A summary's writer, its step and whether it is written: told by Python while it is traced."""
-    writing = summary_ops_v2._summary_state
+    writing = summary_state
     step = writing.step if isinstance(writing.step, int) else id(writing.step)
     if writing.writer is None:
         return ()

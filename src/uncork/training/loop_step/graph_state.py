@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.python.eager import context
 
+from uncork.compat.tf.eager_context import async_wait
 from uncork.training.loop_step.loss import MetricLoss
 from uncork.training.state.arrays import Arrays
 
@@ -95,7 +95,7 @@ class GraphState:
         """Give back what they were at the beginning."""
         for variable, value in zip(self._variables, self._saved, strict=True):
             variable.assign(value)
-        context.async_wait()  # another process's device lets a function begin before that
+        async_wait()  # another process's device lets a function begin before that
 
     def perturb(self, seed: int, units: int) -> None:
         """Move every number with a fraction by some units in the last place, up or down."""
@@ -106,7 +106,7 @@ class GraphState:
                 unit = float(np.spacing(np.ones((), value.dtype)))
                 sign = signs.choice(np.array([-1.0, 1.0]), size=value.shape)
                 variable.assign((value * (1 + units * unit * sign)).astype(value.dtype))
-        context.async_wait()  # another process's device lets a function begin before that
+        async_wait()  # another process's device lets a function begin before that
 
 
 def _in_order(traced: Any) -> tuple[Any, ...]:

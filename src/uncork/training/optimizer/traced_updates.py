@@ -15,6 +15,7 @@ from typing import Any, Final
 import keras
 import tensorflow as tf
 
+from uncork.compat.tf.functions import has_traces, traces
 from uncork.training.optimizer.fused_updates import count_fusable_weights, update_with_kernels
 from uncork.training.tracing.scoped_override import ScopedOverride, wrap_traced
 
@@ -89,11 +90,10 @@ def count_fusable_weights_in(function: Any) -> int:
     Args:
         function: A ``tf.function`` that was called before, or what stands in for one.
     """
-    while not hasattr(function, "_function_cache") and hasattr(function, "_function"):
+    while not has_traces(function) and hasattr(function, "_function"):
         function = function._function  # that hands it arguments in another form
     held = set[int]()
-    cache = getattr(function, "_function_cache", None)
-    for traced in () if cache is None else cache.values():
+    for traced in traces(function):
         with suppress(Exception):  # of a model that is gone
             held |= {id(variable) for variable in traced.variables}
     if not held:

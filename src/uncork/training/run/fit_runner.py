@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import keras
-from tensorflow.python.eager import context
 
+from uncork.compat.tf.eager_context import async_wait
 from uncork.core.base.errors import NothingToMeasure
 from uncork.measure.benchmark.interleave import Block
 from uncork.measure.benchmark.quiesce import wait_until_idle
@@ -77,7 +77,7 @@ class FitRunner:
         with self._executing() as executions:
             last = time.perf_counter()
             for _ in executions:
-                context.async_wait()
+                async_wait()
                 now = time.perf_counter()
                 yield now - last
                 last = time.perf_counter()

@@ -10,9 +10,9 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
-from tensorflow.python.eager import context
 
 from uncork.compat.random_state import random_state, set_random_state
+from uncork.compat.tf.eager_context import async_wait
 
 _FLAGS = (
     "stop_training",
@@ -84,7 +84,7 @@ class Snapshot:
         """Give back only what training changes: the start of a fresh run of the same model."""
         for variable, value in self._values:
             variable.assign(value)
-        context.async_wait()  # another process's device lets a function begin before that
+        async_wait()  # another process's device lets a function begin before that
 
     @contextmanager
     def restore_at_end(self) -> Iterator[Snapshot]:

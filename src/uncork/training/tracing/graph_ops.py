@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import tensorflow as tf
-from tensorflow.python.framework.func_graph import FuncGraph
+
+from uncork.compat.tf.functions import FuncGraph, tracing_order
 
 # Bodies of loops and branches are lowered: what stands before their ops' own names.
 _LOWERED: Final = re.compile(r".*/[a-z_]+/_\d+/")
 _BODY: Final = re.compile(r"/(?:body|cond)/_\d+/")
-_NUMBER: Final = re.compile(r"\d+")
 _LOOPS: Final = frozenset({"While", "StatelessWhile"})
 _FEEDS: Final = frozenset({"IteratorGetNext", "OptionalGetValue"})
 # Functions that stay functions, and how TensorFlow names one that is traced as a graph of a name.
@@ -102,13 +102,7 @@ def find_live_graphs() -> list[Any]:
     """Of traced functions, in the order of tracing."""
     # Their type is asked, not they: proxies of all kinds are among these objects.
     graphs = [found for found in gc.get_objects() if issubclass(type(found), FuncGraph)]
-    return sorted(graphs, key=_traced)
-
-
-def _traced(graph: Any) -> int:
-    """Grows from graph to graph."""
-    found = _NUMBER.search(getattr(graph, "_graph_key", ""))
-    return int(found[0]) if found else 0
+    return sorted(graphs, key=tracing_order)
 
 
 def _of_batch(graph: Any) -> Iterator[str]:

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 import tensorflow as tf
-from tensorflow.python.autograph.impl import api as autograph
 
+from uncork.compat.tf.autograph import mark_as_artifact
 from uncork.pycode.frames.stack import format_location, is_user_file
 from uncork.training.tracing.model_attribute import override_attribute
 from uncork.training.tracing.scoped_override import ScopedOverride, wrap_traced
@@ -126,7 +126,7 @@ def _map_fn(*args: Any, **kwargs: Any) -> Any:
     return maps.call_map_fn(_place.original, *args, **kwargs)
 
 
-autograph.autograph_artifact(_map_fn)  # called as it is, like TensorFlow's own
+mark_as_artifact(_map_fn)  # called as it is, like TensorFlow's own
 _place = ScopedOverride(lambda: tf, "map_fn", _map_fn)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-from tensorflow.python.util import tf_decorator
+from uncork.compat.tf.functions import make_decorator
 
 
 class ScopedOverride:
@@ -89,4 +89,5 @@ def wrap_traced(
             # TensorFlow puts its conversion of the function there.
             return traced.__wrapped__(*args, **kwargs)  # type: ignore[attr-defined]
 
-    return tf_decorator.make_decorator(python, traced)  # type: ignore[no-any-return]
+    decorated: Callable[..., Any] = make_decorator(python, traced)
+    return decorated

@@ -8,6 +8,8 @@ from typing import Any, Final
 
 import keras
 
+from uncork.compat.tf.functions import traces
+
 # What TensorFlow's cross-entropy of one-hot labels becomes.
 _CATEGORICAL: Final = "SoftmaxCrossEntropyWithLogits"
 # What leaves labels as they are.
@@ -32,7 +34,7 @@ def step_device(step: Any) -> str:
     with suppress(Exception):  # of a model that was never built, of variables that are gone
         if isinstance(step, keras.Model):
             return str(step.trainable_variables[0].value.device)
-        variables = [v for function in _concrete(step) for v in function.variables]
+        variables = [v for function in traces(step) for v in function.variables]
         return next((str(v.device) for v in variables if v.trainable and v.dtype.is_floating), "")
     return ""
 
@@ -46,19 +48,13 @@ def has_categorical_loss(step: Any) -> bool:
         step: A ``tf.function`` that was called before, or a compiled Keras model.
     """
     if not isinstance(step, keras.Model):
-        return any(_takes_labels_as_given(function) for function in _concrete(step))
+        return any(_takes_labels_as_given(function) for function in traces(step))
     loss = getattr(step, "loss", None)
     name = getattr(loss, "name", None) or getattr(loss, "__name__", None) or loss
     plain = not getattr(loss, "label_smoothing", 0) and getattr(loss, "axis", -1) == -1
     own_step = type(step).train_step is not keras.Model.train_step
     known = name in ("categorical_crossentropy", "CategoricalCrossentropy")
     return known and plain and not own_step
-
-
-def _concrete(step: Any) -> list[Any]:
-    """What was traced so far; asking TensorFlow's function itself may trace it anew."""
-    cache = getattr(step, "_function_cache", None)
-    return [] if cache is None else list(cache.values())
 
 
 def _takes_labels_as_given(function: Any) -> bool:

@@ -16,11 +16,10 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 import tensorflow as tf
-from tensorflow.python.autograph.core import ag_ctx
-from tensorflow.python.autograph.impl import api as autograph
-from tensorflow.python.framework.composite_tensor import CompositeTensor
-from tensorflow.python.framework.func_graph import FuncGraph
 
+from uncork.compat.tf.autograph import convert_like_caller
+from uncork.compat.tf.functions import FuncGraph
+from uncork.compat.tf.graphs import CompositeTensor
 from uncork.core.base.errors import describe_error
 
 # What a function's own loops and branches become, and what one that is traced by itself does.
@@ -106,7 +105,7 @@ class _Call:
 
     def __init__(self, fn: Callable[[Any], Any], elems: Any, signature: Any) -> None:
         # As tf.map_fn does: the branches of a function are converted where its caller's are.
-        self._fn = autograph.tf_convert(fn, ag_ctx.control_status_ctx())
+        self._fn = convert_like_caller(fn)
         self._elems = elems
         self._first = tf.nest.flatten(elems)[0]
         self._structure = elems if signature is None else signature

@@ -7,8 +7,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any, Final
 
-from tensorflow.python.framework.config import is_op_determinism_enabled
-
+from uncork.compat.tf.devices import is_op_determinism_enabled
 from uncork.pycode.frames.stack import format_location, is_user_file
 
 _NAMED: Final = 3

@@ -17,6 +17,7 @@ import keras
 import tensorflow as tf
 from keras.src.models.functional import Functional, operation_fn
 
+from uncork.compat.tfdata.dataset_fields import parameter
 from uncork.core.base.errors import EditRefused
 from uncork.core.edits.step import JitCompile, LayersInInput, StepEdit
 from uncork.pipeline.functions.effects import has_python_calls
@@ -142,7 +143,7 @@ class LayersInPipeline:
             )
         calls = None if self._draws else tf.data.AUTOTUNE
         begun = dataset.map(self._begun, num_parallel_calls=calls)
-        self._check(begun._map_func.function)
+        self._check(parameter(begun, "map_func").function)
         return begun.prefetch(tf.data.AUTOTUNE)
 
     def _check(self, function: Any) -> None:

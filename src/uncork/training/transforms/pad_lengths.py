@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
+from uncork.compat.tfdata.dataset_fields import parameter
 from uncork.core.base.errors import EditRefused
 from uncork.core.edits.step import LayersInInput, MapOnDevice, PadLengths, StepEdit
 from uncork.core.evidence.batches import VaryingAxis
@@ -129,7 +130,7 @@ def find_padding_values(pipeline: Pipeline | None) -> tuple[float, ...]:
         return zeros
     last = len(kinds) - 1 - kinds[::-1].index("padded_batch")
     padded = pipeline.stages[last].dataset
-    values = [each.numpy() for each in tf.nest.flatten(padded._padding_values)]
+    values = [each.numpy() for each in tf.nest.flatten(parameter(padded, "padding_values"))]
     if not any(values):
         return zeros
     # What a map above makes of the batch may have another order.

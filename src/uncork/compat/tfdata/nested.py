@@ -1,0 +1,31 @@
+"""Nested structures as tf.data packs and flattens them.
+
+Borrowed: ``data.util.nest`` and ``data.util.structure``.
+Why: ``tf.nest`` takes lists apart, which tf.data takes for one component; and nothing public turns
+    an element into the flat tensors that a dataset's function is called with.
+Works with: TensorFlow 2.18.1 and 2.21.0; the test of this file was run on both.
+Where a name is missing: ``MissingPrivateApi``, raised when this module is imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from uncork.compat.borrow import borrow
+
+_NEST: Final = "tensorflow.python.data.util.nest"
+_STRUCTURE: Final = "tensorflow.python.data.util.structure"
+
+flatten: Final[Callable[[Any], list[Any]]] = borrow(_NEST, "flatten")
+pack_sequence_as: Final[Callable[[Any, list[Any]], Any]] = borrow(_NEST, "pack_sequence_as")
+
+# Dtypes, and shapes, of the flat tensors of elements of a type spec.
+get_flat_tensor_types: Final[Callable[[Any], list[Any]]] = borrow(
+    _STRUCTURE, "get_flat_tensor_types"
+)
+get_flat_tensor_shapes: Final[Callable[[Any], list[Any]]] = borrow(
+    _STRUCTURE, "get_flat_tensor_shapes"
+)
+# The flat tensors of an element; its first argument is the type spec.
+to_tensor_list: Final[Callable[[Any, Any], list[Any]]] = borrow(_STRUCTURE, "to_tensor_list")
