@@ -18,7 +18,7 @@ _OLDEST: Final = {
     "tensorflow-macos": (2, 18),
     "keras": (3, 7),
 }
-_EXPECTED: Final = "TensorFlow 2.18 to 2.21 with Keras 3.7 or later"
+SUPPORTED: Final = "TensorFlow 2.18 to 2.21 with Keras 3.7 or later"
 
 
 def require_tensorflow() -> None:
@@ -31,7 +31,7 @@ def require_tensorflow() -> None:
     if importlib.util.find_spec("tensorflow") is None:
         raise MissingTensorFlow(
             f"no TensorFlow in this environment ({sys.prefix})",
-            _EXPECTED,
+            SUPPORTED,
             "pip install 'uncork[cpu]', or 'uncork[cuda]' for an NVIDIA GPU",
         )
     for package, oldest in _OLDEST.items():
@@ -40,6 +40,6 @@ def require_tensorflow() -> None:
             if tuple(map(int, found.split(".")[:2])) < oldest:
                 raise WrongUse(
                     f"{package} {found} in this environment ({sys.prefix})",
-                    _EXPECTED,
+                    SUPPORTED,
                     f"pip install --upgrade {package}",
                 )

@@ -70,6 +70,10 @@ class MissingTensorFlow(WrongUse):
     """No TensorFlow build is installed in the environment that runs the script."""
 
 
+class MissingPrivateApi(WrongUse):
+    """The installed TensorFlow or Keras lacks a private name that Uncork borrows."""
+
+
 class PlanRefused(WrongUse):
     """A plan is corrupt, hand-edited, too new, or made for another workload."""
 

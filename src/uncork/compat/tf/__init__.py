@@ -1,0 +1,4 @@
+"""Private names of TensorFlow's runtime.
+
+May import: compat.borrow, core.
+"""
