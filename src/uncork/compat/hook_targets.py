@@ -2,7 +2,7 @@
 
 Borrowed: names of modules of TensorFlow and Keras, as text; nothing is imported here.
 Why: hooks are installed before the script imports TensorFlow, which they must not do for it.
-Works with: TensorFlow 2.21 with Keras 3.15.1, and 2.18.1 with Keras 3.7.0.
+Works with: TensorFlow 2.18.1 with Keras 3.7.0, and 2.21.0 with 3.15.1; its test was run on both.
 Where a name is missing: its hook is never called; the test of this file reports the module.
 """
 

@@ -4,7 +4,7 @@ Borrowed: ``get_keras_mask``, ``set_keras_mask``, ``AutocastScope``, ``get_autoc
     global attribute ``global_seed_generator``, and the ``tf.Variable`` inside a ``keras.Variable``.
 Why: nothing public reads or sets a mask, ends the casting of variables for a while, or reads the
     seed generator; ``keras.Variable.value`` is a tensor inside a traced function.
-Works with: Keras 3.15.1 and 3.7.0.
+Works with: Keras 3.7.0 and 3.15.1; the test of this file was run on both.
 Where a name is missing: ``MissingPrivateApi``, raised when this module is imported or by the call.
 """
 

@@ -4,7 +4,7 @@ Borrowed: ``Functional``, ``operation_fn``, the nodes of a model, its structures
     outputs, the node that a tensor comes from, and the method that runs all nodes.
 Why: the public API calls a whole model; it neither lists its operations with what they read, nor
     runs some of them.
-Works with: Keras 3.15.1 and 3.7.0.
+Works with: Keras 3.7.0 and 3.15.1; the test of this file was run on both.
 Where a name is missing: ``MissingPrivateApi``, raised when this module is imported or by the call.
 """
 

@@ -4,7 +4,7 @@ Borrowed: fields of ``Trainer`` and ``CompileLoss``, ``CompileMetrics``, ``MeanM
     ``Model._compute_loss``, ``Model._symbolic_build``.
 Why: the public API neither returns the losses and metrics that ``compile`` was given, nor says
     whether there is a strategy, nor builds metrics without running them.
-Works with: Keras 3.15.1 and 3.7.0.
+Works with: Keras 3.7.0 and 3.15.1; the test of this file was run on both.
 Where a name is missing: ``MissingPrivateApi``, raised when this module is imported or by the call.
 """
 

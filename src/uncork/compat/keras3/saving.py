@@ -4,7 +4,7 @@ Borrowed: ``saving_lib`` with its savers and ``H5IOStore``; ``file_utils.is_remo
     ``KerasSaveable.__reduce__``; ``ModelCheckpoint._save_model``; a field of ``TensorBoard``.
 Why: the public API writes a file, at once; it offers no copy of what would be written, and does not
     say when a callback saves or traces.
-Works with: Keras 3.15.1 and 3.7.0.
+Works with: Keras 3.7.0 and 3.15.1; the test of this file was run on both.
 Where a name is missing: ``MissingPrivateApi``, raised when this module is imported or by the call.
 """
 
