@@ -57,8 +57,8 @@ def takes_training(layer: Any) -> bool:
     return bool(borrow_attribute(layer, "_call_has_training_arg"))
 
 
-def built_shapes(layer: Any) -> dict[str, Any] | None:
-    """Shapes that a layer was built for, by the argument of its ``build``; None before.
+def built_shapes(layer: Any) -> dict[str, Any]:
+    """Shapes that a layer was built for, by the argument of its ``build``; none before.
 
     Example:
         >>> import keras
@@ -67,8 +67,7 @@ def built_shapes(layer: Any) -> dict[str, Any] | None:
         >>> built_shapes(dense)
         {'input_shape': (None, 2)}
     """
-    shapes: dict[str, Any] | None = borrow_attribute(layer, "_build_shapes_dict")
-    return shapes
+    return borrow_attribute(layer, "_build_shapes_dict") or {}
 
 
 def table_of(embedding: Any) -> Any:

@@ -14,6 +14,7 @@ from typing import Any, Final
 import keras
 import tensorflow as tf
 
+from uncork.compat.keras3.layers import flatten_layers
 from uncork.core.evidence.correctness import KerasDefect
 from uncork.pycode.frames.value_origin import find_only_call
 
@@ -89,7 +90,7 @@ def _scaling_lost(model: Any) -> KerasDefect | None:
         return None
     if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
         return None
-    half = [layer for layer in model._flatten_layers() if layer.dtype_policy.name == _FLOAT16]
+    half = [layer for layer in flatten_layers(model) if layer.dtype_policy.name == _FLOAT16]
     if not half:
         return None
     return KerasDefect(

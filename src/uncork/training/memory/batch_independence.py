@@ -11,9 +11,15 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 
 import keras
-from keras.src.layers.rnn.dropout_rnn_cell import DropoutRNNCell
 from keras.src.metrics.reduction_metrics import MeanMetricWrapper
 
+from uncork.compat.keras3.layers import (
+    DropoutRNNCell,
+    flatten_layers,
+    own_metrics,
+    own_non_trainable_variables,
+    seed_generators,
+)
 from uncork.training.state.snapshot import find_untracked_variables
 from uncork.training.tracing.model_attribute import override_attribute
 
@@ -77,7 +83,7 @@ def loss_reductions(model: Any) -> set[str]:
 
 def has_per_example_randomness(model: Any) -> bool:
     """Layers of a model that :func:`micro_batch_refusal` lets pass draw for each example anew."""
-    return any(layer._seed_generators for layer in model._flatten_layers())
+    return any(seed_generators(layer) for layer in flatten_layers(model))
 
 
 @contextmanager
@@ -88,7 +94,7 @@ def disable_random_layers(model: Any) -> Iterator[None]:
         model: One that :func:`micro_batch_refusal` lets pass.
     """
     with ExitStack() as stack:
-        for layer in model._flatten_layers():
+        for layer in flatten_layers(model):
             if isinstance(layer, _DROPPING):
                 stack.enter_context(override_attribute(layer, "call", _as_it_is))
             if isinstance(layer, DropoutRNNCell):
@@ -164,16 +170,16 @@ def _of_metrics(model: Any) -> str | None:
 
 
 def _of_layers(model: Any) -> Iterator[str | None]:
-    for layer in model._flatten_layers():
+    for layer in flatten_layers(model):
         name = f"the layer '{layer.name}' ({type(layer).__name__})"
         if isinstance(layer, keras.layers.BatchNormalization):
             if layer.trainable:
                 yield f"{name} computes its mean and variance over the whole batch"
-        elif layer._non_trainable_variables and not isinstance(layer, _ADAPTED):
+        elif own_non_trainable_variables(layer) and not isinstance(layer, _ADAPTED):
             yield f"{name} has variables that a step may change"
-        elif layer._metrics and layer is not model:
+        elif own_metrics(layer) and layer is not model:
             yield f"{name} has a metric of its own"
-        if layer._seed_generators and not _draws_alone(layer):
+        if seed_generators(layer) and not _draws_alone(layer):
             yield f"{name} uses random numbers, perhaps one for the whole batch"
 
 

@@ -16,6 +16,7 @@ import keras
 import tensorflow as tf
 from keras.src.backend import get_keras_mask
 
+from uncork.compat.keras3.layers import takes_training
 from uncork.core.base.errors import EditRefused
 from uncork.core.edits.step import LayersInInput, MicroBatches, StepEdit
 from uncork.training.memory.batch_independence import loss_reductions, micro_batch_refusal
@@ -141,7 +142,7 @@ class MicroBatchedStep:
         dtype = loss.dtype
         share = tf.cast(part.rows, dtype) / tf.cast(rows, dtype)
         with self._in_shares(share, _static(batch)), tf.GradientTape() as tape:
-            called = {"training": True} if model._call_has_training_arg else {}
+            called = {"training": True} if takes_training(model) else {}
             predicted = model(x, **called)
             own = model._compute_loss(
                 x=x, y=y, y_pred=predicted, sample_weight=weight, training=True

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 import keras
 from keras.src.models.functional import Functional
 
+from uncork.compat.keras3.layers import flatten_layers
 from uncork.training.state.snapshot import find_untracked_variables
 
 # A segment is at least so much of what it may be: the least shared is looked for in between.
@@ -235,7 +236,7 @@ def _stands_alone(node: Any, goal: float) -> bool:
 
 def nested_layers_of(operation: Any) -> list[Any]:
     """An operation with all layers in it; none where it is no layer."""
-    return list(operation._flatten_layers()) if isinstance(operation, keras.Layer) else []
+    return flatten_layers(operation) if isinstance(operation, keras.Layer) else []
 
 
 def _bytes_of(node: Any) -> int:

@@ -10,6 +10,7 @@ from typing import Any, Final
 import keras
 import tensorflow as tf
 
+from uncork.compat.keras3.layers import flatten_layers, learning_setting, set_learning_setting
 from uncork.core.edits.step import JitCompile, StepEdit
 from uncork.training.input.array_feed import PipelineRewrite, rewrite_array_pipeline
 from uncork.training.input.feed import Feed
@@ -205,12 +206,12 @@ def _compiled(model: Any) -> list[Any]:
 def _learning(model: Any) -> list[tuple[Any, bool]]:
     """Layers and weights, and which of them are to learn."""
     parts = [*_layers(model), *model.weights]
-    return [(part, part._trainable) for part in parts]
+    return [(part, learning_setting(part)) for part in parts]
 
 
 def _set_learning(learning: list[tuple[Any, bool]]) -> None:
     for part, learns in learning:
-        part._trainable = learns
+        set_learning_setting(part, learns)
 
 
 class _Written:
@@ -324,4 +325,4 @@ def _set(model: Any, attributes: dict[str, Any]) -> None:
 
 
 def _layers(model: Any) -> list[Any]:
-    return list(model._flatten_layers())
+    return flatten_layers(model)

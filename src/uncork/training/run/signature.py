@@ -8,6 +8,7 @@ from typing import Any
 
 import keras
 
+from uncork.compat.keras3.layers import flatten_layers
 from uncork.core.base.record import digest
 from uncork.core.documents.workload import ModelSignature
 from uncork.pycode.purity.reachability import named_code_digest
@@ -74,7 +75,7 @@ def _names(loss: Any) -> str:
 def _own_code(model: Any) -> str:
     """Digest of the layers' classes, and of functions that they, losses and metrics are made of."""
     found: list[Any] = [type(model)]
-    for layer in model._flatten_layers():
+    for layer in flatten_layers(model):
         held = (value for value in vars(layer).values() if inspect.isfunction(value))
         found += [type(layer), *held]
     for name, given in (("_compile_loss", "_user_loss"), ("_compile_metrics", "_user_metrics")):

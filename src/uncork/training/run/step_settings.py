@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any, Final
 
+from uncork.compat.keras3.layers import flatten_layers
 from uncork.core.base.errors import EditRefused
 from uncork.core.edits.step import (
     DtypePolicy,
@@ -167,7 +168,7 @@ class StepSettings:
 
     def _layers(self) -> list[Any]:
         touched = any(isinstance(edit, DtypePolicy) for edit in self.edits)
-        return list(self.model._flatten_layers()) if touched else []
+        return flatten_layers(self.model) if touched else []
 
 
 def apply_step_edits(model: Any, edits: tuple[StepEdit, ...]) -> None:

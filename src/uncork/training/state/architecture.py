@@ -17,6 +17,8 @@ import keras
 import numpy as np
 from keras.src.models.functional import Functional
 
+from uncork.compat.hook_targets import is_keras_layer_class
+from uncork.compat.keras3.layers import flatten_layers
 from uncork.core.base.record import digest
 
 # Of a layer's settings: what says nothing of what it computes, or is compared by itself.
@@ -27,7 +29,6 @@ _ELSEWHERE: Final = frozenset({
 _LONGEST: Final = 100
 # Of each model, what it was known by and the digest. Not on the model, where Keras would save it.
 _KNOWN: Final[WeakKeyDictionary[Any, tuple[Any, set[int], str]]] = WeakKeyDictionary()
-_KERAS_S: Final = "keras.src.layers."
 
 
 def architecture_digest(model: Any) -> str:
@@ -58,7 +59,7 @@ def architecture_digest(model: Any) -> str:
 
 def _digest(model: Any) -> str:
     layers = list(_layers(model))
-    names = {layer.name: "input" for layer in model._flatten_layers()}
+    names = {layer.name: "input" for layer in flatten_layers(model)}
     names |= {layer.name: f"#{place}" for place, layer in enumerate(layers)}
     graphs = [layer for layer in layers if isinstance(layer, Functional)]
     wires = [wire for graph in graphs for wire in _wires(graph, names)]
@@ -73,10 +74,10 @@ def _layers(layer: Any, *, within_keras_s: bool = False) -> Iterator[Any]:
     """
     if isinstance(layer, keras.layers.InputLayer):
         return
-    is_keras_s = type(layer).__module__.startswith(_KERAS_S)
+    is_keras_s = is_keras_layer_class(type(layer))
     if not (within_keras_s and is_keras_s):
         yield layer
-    for inner in layer._flatten_layers(include_self=False, recursive=False):
+    for inner in flatten_layers(layer, include_self=False, recursive=False):
         yield from _layers(inner, within_keras_s=is_keras_s)
 
 

@@ -17,6 +17,13 @@ import keras
 import tensorflow as tf
 from keras.src.models.functional import Functional, operation_fn
 
+from uncork.compat.keras3.layers import (
+    flatten_layers,
+    own_non_trainable_variables,
+    own_trainable_variables,
+    seed_generators,
+    takes_training,
+)
 from uncork.core.base.errors import EditRefused
 from uncork.core.edits.step import JitCompile, LayersInInput, StepEdit
 from uncork.pipeline.functions.effects import has_python_calls
@@ -67,7 +74,7 @@ def find_preprocessing_layers(model: Any) -> tuple[Any, ...]:
 
 def has_random_layers(layers: tuple[Any, ...]) -> bool:
     """Whether some of these layers use random numbers."""
-    return any(each._seed_generators for layer in layers for each in layer._flatten_layers())
+    return any(seed_generators(each) for layer in layers for each in flatten_layers(layer))
 
 
 class LayersInPipeline:
@@ -147,8 +154,8 @@ class LayersInPipeline:
 
     def _check(self, function: Any) -> None:
         """Run ahead of the training, they must neither see what it sets nor call into Python."""
-        inner = [each for layer in self.layers for each in layer._flatten_layers()]
-        seeds = [generator.state for each in inner for generator in each._seed_generators]
+        inner = [each for layer in self.layers for each in flatten_layers(layer)]
+        seeds = [generator.state for each in inner for generator in seed_generators(each)]
         adapted = [v for each in inner if isinstance(each, _ADAPTED) for v in each.variables]
         known = {id(variable.value) for variable in (*seeds, *adapted)}
         others = [v.name for v in function.variables if id(v) not in known]
@@ -210,7 +217,7 @@ class LayersInPipeline:
         assert self._graph is not None
         (made,) = self._graph._standardize_inputs(batch[0])
         for layer in self.layers:
-            made = layer(made, training=True) if layer._call_has_training_arg else layer(made)
+            made = layer(made, training=True) if takes_training(layer) else layer(made)
         return PreprocessedBatch(batch, made)
 
     def _call(self, made: Any) -> Any:
@@ -309,7 +316,7 @@ def _may_leave(layer: Any) -> bool:
     """It learns nothing, counts nothing and adds nothing to the loss."""
     if not isinstance(layer, keras.layers.Layer):
         return False
-    inner = list(layer._flatten_layers())
+    inner = flatten_layers(layer)
     return not (
         any(isinstance(each, keras.layers.Masking) for each in inner)  # a mask stays behind
         or layer.trainable_weights
@@ -322,5 +329,5 @@ def _may_leave(layer: Any) -> bool:
 
 def _sets_variables(layer: Any) -> bool:
     """Perhaps: it has some of its own, beside the seeds that it draws from."""
-    own = [*layer._trainable_variables, *layer._non_trainable_variables]
+    own = [*own_trainable_variables(layer), *own_non_trainable_variables(layer)]
     return bool(own) and not isinstance(layer, _ADAPTED)
