@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
-from keras.src.backend import get_keras_mask
 
+from uncork.compat.keras3.backend import get_keras_mask
 from uncork.compat.keras3.layers import takes_training
 from uncork.core.base.errors import EditRefused
 from uncork.core.edits.step import LayersInInput, MicroBatches, StepEdit

@@ -15,9 +15,13 @@ from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
-from keras.src.backend import get_keras_mask, set_keras_mask
-from keras.src.backend.common.variables import AutocastScope, get_autocast_scope
 
+from uncork.compat.keras3.backend import (
+    AutocastScope,
+    get_autocast_scope,
+    get_keras_mask,
+    set_keras_mask,
+)
 from uncork.core.base.errors import EditRefused
 from uncork.core.edits.step import LayersInInput, MicroBatches, RecomputeActivations, StepEdit
 from uncork.training.memory.segments import (

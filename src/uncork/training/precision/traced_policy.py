@@ -14,8 +14,8 @@ from typing import Any
 
 import keras
 import tensorflow as tf
-from keras.src.backend import get_keras_mask, set_keras_mask
 
+from uncork.compat.keras3.backend import get_keras_mask, set_keras_mask
 from uncork.compat.keras3.layers import flatten_layers
 from uncork.pycode.frames.layer_registry import LayerRegistry
 from uncork.training.precision.dtype_policies import (
