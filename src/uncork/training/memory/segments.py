@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 import keras
-from keras.src.models.functional import Functional
 
+from uncork.compat.keras3.functional import Functional, functional_in, nodes_of
 from uncork.compat.keras3.layers import flatten_layers
 from uncork.training.state.snapshot import find_untracked_variables
 
@@ -133,7 +133,7 @@ def keras_function_of(operation: Any) -> Any | None:
     """
     if isinstance(operation, keras.Sequential):
         plain = type(operation).call is keras.Sequential.call
-        return operation._functional if plain and operation.built else None
+        return functional_in(operation) if plain and operation.built else None
     plain = isinstance(operation, Functional) and type(operation).call is Functional.call
     return operation if plain else None
 
@@ -208,13 +208,7 @@ def _segment(function: Any, nodes: list[Any], begin: int, end: int, again: bool)
 
 def _order(function: Any) -> list[Any]:
     """Its nodes as Keras runs them."""
-    depths = function._nodes_by_depth
-    return [
-        node
-        for depth in sorted(depths, reverse=True)
-        for node in depths[depth]
-        if node.operation and not node.is_input
-    ]
+    return [node for node in nodes_of(function) if node.operation and not node.is_input]
 
 
 def _all(function: Any) -> Iterator[Any]:

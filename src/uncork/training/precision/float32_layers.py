@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import keras
-from keras.src.models.functional import Functional
 
 from uncork.compat.hook_targets import is_keras_layer_class
+from uncork.compat.keras3.functional import Functional, calls_of, history_of, nodes_of
 from uncork.compat.keras3.layers import flatten_layers, seed_generators
 
 # Their own product over what was dropped takes either dtype, and what follows it casts.
@@ -130,15 +130,15 @@ def _last(model: Any) -> Iterator[Any]:
         return
     tensors, seen = list(keras.tree.flatten(model.outputs)), set[int]()
     # A layer may stand in other models as well.
-    own = {id(node) for nodes in model._nodes_by_depth.values() for node in nodes}
+    own = {id(node) for node in nodes_of(model)}
     while tensors:
-        layer = tensors.pop()._keras_history.operation
+        layer = history_of(tensors.pop()).operation
         if id(layer) in seen or not isinstance(layer, keras.layers.Layer):
             continue
         seen.add(id(layer))
         yield from _last(layer) if _contains_layers(layer) else [layer]
         if not layer.weights:
-            nodes = [node for node in layer._inbound_nodes if id(node) in own]
+            nodes = [node for node in calls_of(layer) if id(node) in own]
             tensors += [tensor for node in nodes for tensor in node.input_tensors]
 
 

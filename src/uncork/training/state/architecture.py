@@ -15,9 +15,9 @@ from weakref import WeakKeyDictionary
 
 import keras
 import numpy as np
-from keras.src.models.functional import Functional
 
 from uncork.compat.hook_targets import is_keras_layer_class
+from uncork.compat.keras3.functional import Functional, calls_of, history_of, nodes_of
 from uncork.compat.keras3.layers import flatten_layers
 from uncork.core.base.record import digest
 
@@ -130,14 +130,13 @@ def _plain(value: Any, names: dict[str, str]) -> Any:
 
 def _wires(graph: Any, names: dict[str, str]) -> Iterator[str]:
     """Which operation reads what, and with which settings of the call, all by their places."""
-    depths = sorted(graph._nodes_by_depth, reverse=True)
-    nodes = [node for depth in depths for node in graph._nodes_by_depth[depth]]
+    nodes = nodes_of(graph)
     places = {id(node): place for place, node in enumerate(nodes)}
     inputs = {id(tensor): f"input {place}" for place, tensor in enumerate(graph.inputs)}
 
     def made(tensor: Any) -> Any:
-        history = tensor._keras_history
-        maker = history.operation._inbound_nodes[history.node_index]
+        history = history_of(tensor)
+        maker = calls_of(history.operation)[history.node_index]
         return inputs.get(id(tensor), (places.get(id(maker)), history.tensor_index))
 
     yield f"gives {[made(tensor) for tensor in graph.outputs]}"

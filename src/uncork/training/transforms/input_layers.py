@@ -15,8 +15,16 @@ from typing import Any, Final, NamedTuple
 
 import keras
 import tensorflow as tf
-from keras.src.models.functional import Functional, operation_fn
 
+from uncork.compat.keras3.functional import (
+    Functional,
+    functional_in,
+    inputs_structure,
+    nodes_of,
+    operation_fn,
+    outputs_structure,
+    standardize_inputs,
+)
 from uncork.compat.keras3.layers import (
     flatten_layers,
     own_non_trainable_variables,
@@ -215,7 +223,7 @@ class LayersInPipeline:
 
     def _begun(self, *batch: Any) -> PreprocessedBatch:
         assert self._graph is not None
-        (made,) = self._graph._standardize_inputs(batch[0])
+        (made,) = standardize_inputs(self._graph, batch[0])
         for layer in self.layers:
             made = layer(made, training=True) if takes_training(layer) else layer(made)
         return PreprocessedBatch(batch, made)
@@ -236,15 +244,14 @@ def _uncounted(name: str) -> str:
 
 def _run_from(graph: Any, values: dict[int, Any], training: Any) -> Any:
     """What a functional model gives, begun at some tensors inside it: by their ``id``, in place."""
-    for depth in sorted(graph._nodes_by_depth, reverse=True):
-        for node in graph._nodes_by_depth[depth]:
-            if node.is_input or any(id(x) not in values for x in node.arguments.keras_tensors):
-                continue
-            args, kwargs = node.arguments.fill_in(values)
-            found = operation_fn(node.operation, training=training)(*args, **kwargs)
-            values |= zip(map(id, node.outputs), keras.tree.flatten(found), strict=True)
+    for node in nodes_of(graph):
+        if node.is_input or any(id(x) not in values for x in node.arguments.keras_tensors):
+            continue
+        args, kwargs = node.arguments.fill_in(values)
+        found = operation_fn(node.operation, training=training)(*args, **kwargs)
+        values |= zip(map(id, node.outputs), keras.tree.flatten(found), strict=True)
     outputs = [values[id(x)] for x in graph.outputs]
-    packed = keras.tree.pack_sequence_as(graph._outputs_struct, outputs)
+    packed = keras.tree.pack_sequence_as(outputs_structure(graph), outputs)
     is_single = isinstance(packed, list | tuple) and len(packed) == 1
     return packed[0] if is_single else packed  # as Keras gives it
 
@@ -277,17 +284,17 @@ def _graph_of(model: Any) -> Any | None:
     """The functional model in it, where nothing but its layers is run, on one input."""
     kind = type(model)
     sequential = isinstance(model, keras.Sequential) and kind.call is keras.Sequential.call
-    graph = model._functional if sequential else model
+    graph = functional_in(model) if sequential else model
     if not sequential and kind.call is not Functional.call:
         return None
     single = isinstance(graph, Functional) and len(graph.inputs) == 1
     # An input with a name is taken out of a dictionary, which is no tensor to begin with.
-    return graph if single and not isinstance(graph._inputs_struct, dict) else None
+    return graph if single and not isinstance(inputs_structure(graph), dict) else None
 
 
 def _chain(graph: Any) -> Iterator[tuple[Any, Any]]:
     """Layers from the input on, each with what it gives, as long as they may leave the step."""
-    nodes = [n for level in graph._nodes_by_depth.values() for n in level if not n.is_input]
+    nodes = [node for node in nodes_of(graph) if not node.is_input]
     at, outputs = graph.inputs[0], {id(each) for each in graph.outputs}
     while True:
         users = [n for n in nodes if any(each is at for each in n.arguments.keras_tensors)]
