@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
-from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 from tensorflow.python.eager import context
 
+from uncork.compat.keras3.data_adapters import ArrayDataAdapter
 from uncork.training.input.feed import Feed
 
 SAME_ORDER_MESSAGE: Final = (

@@ -13,8 +13,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 from keras.src.backend.tensorflow.trainer import TFEpochIterator
-from keras.src.trainers.data_adapters import array_slicing
 
+from uncork.compat.keras3.data_adapters import train_validation_split
 from uncork.core.documents.workload import DataKind
 from uncork.pipeline.ir.tree import read_pipeline
 from uncork.training.input.array_feed import (
@@ -71,7 +71,7 @@ class Feed:
         x, y, weight = (arguments.get(k) for k in ("x", "y", "sample_weight"))
         split = arguments.get("validation_split") or 0.0
         if split and arguments.get("validation_data") is None:
-            (x, y, weight), _ = array_slicing.train_validation_split((x, y, weight), split)
+            (x, y, weight), _ = train_validation_split((x, y, weight), split)
         shuffle = arguments.get("shuffle")
         return cls(
             x=x,

@@ -23,9 +23,14 @@ import numpy as np
 import tensorflow as tf
 from keras.src.backend.tensorflow import trainer as keras_trainer
 from keras.src.trainers import epoch_iterator as keras_epochs
-from keras.src.trainers.data_adapters import array_slicing
-from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 from tensorflow.python.eager import context
+
+from uncork.compat.keras3.data_adapters import (
+    ArrayDataAdapter,
+    ArrayLayout,
+    layout_of,
+    to_sliceable,
+)
 
 # Batches of a call. What takes more of them gains little, and is better read ahead of its steps.
 MAX_BATCHES: Final = 32
@@ -116,22 +121,24 @@ class ReusedIterators:
         is_known = hasattr(keras_epochs.EpochIterator, _ENUMERATE)
         if not is_known or type(adapter) is not ArrayDataAdapter:
             return False
-        count = adapter.num_batches
+        count, layout = adapter.num_batches, layout_of(adapter)
         return (
             0 < count <= MAX_BATCHES
             and count % steps_per_execution == 0
-            and adapter._shuffle in (True, False)
-            and all(_is_dense(leaf) for leaf in keras.tree.flatten(adapter._inputs))
-            and (self.iterator_count < _MOST_KEPT or bool(self._free.get(_key(_spec(adapter)))))
-            and (not adapter._shuffle or self._orders.knows(adapter))
+            and layout.shuffle in (True, False)
+            and all(_is_dense(leaf) for leaf in keras.tree.flatten(layout.arrays))
+            and (self.iterator_count < _MOST_KEPT or bool(self._free.get(_key(_spec(layout)))))
+            and (not layout.shuffle or self._orders.knows(layout))
         )
 
     def copy_inputs(self, adapter: Any) -> CallInputs:
         """What all epochs of a call are cut from, as it is now."""
-        rows = self._orders.order(adapter) if adapter._shuffle else np.arange(adapter._num_samples)
+        layout = layout_of(adapter)
+        rows = self._orders.order(layout) if layout.shuffle else np.arange(layout.samples)
         with tf.device(_HOST):
-            arrays = [tf.convert_to_tensor(a) for a in keras.tree.flatten(_sliceable(adapter))]
-        return CallInputs(arrays, _spec(adapter), adapter._num_samples, adapter._batch_size, rows)
+            sliceable = keras.tree.flatten(to_sliceable(layout.arrays))
+            arrays = [tf.convert_to_tensor(array) for array in sliceable]
+        return CallInputs(arrays, _spec(layout), layout.samples, layout.batch_size, rows)
 
     def cut_batches(self, inputs: CallInputs) -> list[list[Any]]:
         """One epoch, cut as Keras does."""
@@ -263,11 +270,11 @@ class _Orders:
         self._seen: OrderedDict[Any, Any] = OrderedDict()
         self._own = np.random.default_rng()
 
-    def knows(self, adapter: Any) -> bool:
+    def knows(self, layout: ArrayLayout) -> bool:
         """Whether an order costs no pipeline of its own; from its second call on it does not."""
         if context.global_seed() is None:
             return True
-        key = self._key(adapter)
+        key = self._key(layout)
         known = key in self._seen
         self._seen.setdefault(key, None)
         self._seen.move_to_end(key)
@@ -275,14 +282,14 @@ class _Orders:
             self._seen.popitem(last=False)
         return known
 
-    def order(self, adapter: Any) -> Any:
+    def order(self, layout: ArrayLayout) -> Any:
         """Of the samples in each epoch of a call; None where no two epochs have the same."""
         if context.global_seed() is None:
             return None
-        key = self._key(adapter)
+        key = self._key(layout)
         if self._seen.get(key) is None:
-            rows = np.arange(adapter._num_samples)
-            alike = ArrayDataAdapter(rows, batch_size=adapter._batch_size, shuffle=True)
+            rows = np.arange(layout.samples)
+            alike = ArrayDataAdapter(rows, batch_size=layout.batch_size, shuffle=True)
             batches = [np.asarray(batch) for batch, *_ in map(_tuple, alike.get_tf_dataset())]
             self._seen[key] = np.concatenate(batches)
         return self._seen[key]
@@ -292,8 +299,8 @@ class _Orders:
         return self._own.permutation(count)
 
     @staticmethod
-    def _key(adapter: Any) -> Any:
-        return context.global_seed(), adapter._num_samples, adapter._batch_size
+    def _key(layout: ArrayLayout) -> Any:
+        return context.global_seed(), layout.samples, layout.batch_size
 
 
 def _tuple(batch: Any) -> tuple[Any, ...]:
@@ -315,16 +322,10 @@ def _are_dense(given: Any) -> bool:
     return all(leaf is None or _is_dense(leaf) for leaf in keras.tree.flatten(given))
 
 
-def _sliceable(adapter: Any) -> Any:
-    """Its arrays, in the floating-point type that Keras computes in."""
-    return array_slicing.convert_to_sliceable(adapter._inputs, target_backend="tensorflow")
-
-
-def _spec(adapter: Any) -> Any:
+def _spec(layout: ArrayLayout) -> Any:
     """Of the batches that Keras's own pipeline gives: of one length where they are."""
-    whole = not adapter._partial_batch_size
-    length = adapter._batch_size if whole else None
-    arrays = keras.tree.lists_to_tuples(_sliceable(adapter))
+    length = None if layout.last_batch else layout.batch_size
+    arrays = keras.tree.lists_to_tuples(to_sliceable(layout.arrays))
     return keras.tree.map_structure(
         lambda a: tf.TensorSpec((length, *a.shape[1:]), tf.as_dtype(a.dtype)), arrays
     )
