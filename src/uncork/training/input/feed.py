@@ -12,9 +12,9 @@ from typing import Any, Final
 import keras
 import numpy as np
 import tensorflow as tf
-from keras.src.backend.tensorflow.trainer import TFEpochIterator
 
 from uncork.compat.keras3.data_adapters import train_validation_split
+from uncork.compat.keras3.trainer import TFEpochIterator, distributed_dataset, release_iterators
 from uncork.core.documents.workload import DataKind
 from uncork.pipeline.ir.tree import read_pipeline
 from uncork.training.input.array_feed import (
@@ -200,7 +200,7 @@ class Feed:
         try:
             yield epochs
         finally:
-            epochs._epoch_iterator = epochs._current_iterator = None
+            release_iterators(epochs)
             stop_workers(epochs)
 
     def batches_dataset(self, model: Any) -> Any:
@@ -210,7 +210,7 @@ class Feed:
     @staticmethod
     def dataset_of_epochs(epochs: Any) -> Any:
         """The same of an epoch iterator."""
-        dataset = epochs._distributed_dataset
+        dataset = distributed_dataset(epochs)
         return (
             dataset
             if isinstance(dataset, tf.data.Dataset)

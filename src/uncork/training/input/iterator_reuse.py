@@ -21,8 +21,6 @@ from typing import Any, Final
 import keras
 import numpy as np
 import tensorflow as tf
-from keras.src.backend.tensorflow import trainer as keras_trainer
-from keras.src.trainers import epoch_iterator as keras_epochs
 from tensorflow.python.eager import context
 
 from uncork.compat.keras3.data_adapters import (
@@ -31,14 +29,19 @@ from uncork.compat.keras3.data_adapters import (
     layout_of,
     to_sliceable,
 )
+from uncork.compat.keras3.trainer import (
+    HAS_STEP_GENERATOR,
+    EpochIterator,
+    TFEpochIterator,
+    epoch_iterator_class,
+    use_epoch_iterator,
+)
 
 # Batches of a call. What takes more of them gains little, and is better read ahead of its steps.
 MAX_BATCHES: Final = 32
 # Forms of batches, and orders of seeded shuffles, that are kept at the same time.
 _MOST_KEPT: Final = 64
 _HOST: Final = "/CPU:0"
-# Of Keras's own epochs, which part is exchanged; older releases have none such.
-_ENUMERATE: Final = "_enumerate_iterator"
 # What they read; a call of Keras's gives each by name.
 _GIVEN: Final = ("x", "y", "sample_weight")
 
@@ -70,21 +73,21 @@ class ReusedIterators:
     @contextmanager
     def active(self) -> Iterator[None]:
         """Calls of Keras's inside the block read small arrays through what is kept."""
-        outer = keras_trainer.TFEpochIterator
+        outer = epoch_iterator_class()
         self.activate()
         try:
             yield
         finally:
-            keras_trainer.TFEpochIterator = outer
+            use_epoch_iterator(outer)
 
     def activate(self) -> None:
         """The same for all calls from now on."""
-        keras_trainer.TFEpochIterator = type("TFEpochIterator", (_Epochs,), {"iterators": self})
+        use_epoch_iterator(type(TFEpochIterator.__name__, (_Epochs,), {"iterators": self}))
 
     @staticmethod
     def restore() -> None:
         """Calls from now on read through Keras's own."""
-        keras_trainer.TFEpochIterator = _Epochs.__base__
+        use_epoch_iterator(TFEpochIterator)
 
     @contextmanager
     def open_iterator(self, batches: Any, spec: Any) -> Iterator[Any]:
@@ -118,8 +121,7 @@ class ReusedIterators:
 
     def can_serve(self, adapter: Any, steps_per_execution: int) -> bool:
         """Whether a call is brief, and of a kind whose batches are sure to be the same."""
-        is_known = hasattr(keras_epochs.EpochIterator, _ENUMERATE)
-        if not is_known or type(adapter) is not ArrayDataAdapter:
+        if not HAS_STEP_GENERATOR or type(adapter) is not ArrayDataAdapter:
             return False
         count, layout = adapter.num_batches, layout_of(adapter)
         return (
@@ -180,7 +182,7 @@ class CallInputs:
     row_order: Any
 
 
-class _Epochs(keras_trainer.TFEpochIterator):  # type: ignore[misc]
+class _Epochs(TFEpochIterator):  # type: ignore[misc]
     """Keras's own, which makes no pipeline where it reads through a kept iterator."""
 
     iterators: ReusedIterators
@@ -196,7 +198,7 @@ class _Epochs(keras_trainer.TFEpochIterator):  # type: ignore[misc]
         )
         # An adapter of a generator reads from it when it is made: it must not be made twice.
         if alone and _are_dense([kwargs.get(name) for name in _GIVEN]):
-            keras_epochs.EpochIterator.__init__(self, *args, **kwargs)
+            EpochIterator.__init__(self, *args, **kwargs)
             served = self.iterators.can_serve(self.data_adapter, self.steps_per_execution)
             if served and self.steps_per_epoch is None:
                 self._taken = self.iterators.copy_inputs(self.data_adapter)

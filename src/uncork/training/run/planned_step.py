@@ -11,6 +11,7 @@ import keras
 import tensorflow as tf
 
 from uncork.compat.keras3.layers import flatten_layers, learning_setting, set_learning_setting
+from uncork.compat.keras3.trainer import IN_FIT
 from uncork.core.edits.step import JitCompile, StepEdit
 from uncork.training.input.array_feed import PipelineRewrite, rewrite_array_pipeline
 from uncork.training.input.feed import Feed
@@ -276,7 +277,7 @@ class _Written:
 
         @functools.wraps(method)
         def asked(model: Any, /, *args: Any, **kwargs: Any) -> Any:
-            of_fit = kwargs.get("_use_cached_eval_dataset", False)  # its own validation
+            of_fit = kwargs.get(IN_FIT, False)  # its own validation
             if of_fit or not any(id(layer) in self._policies for layer in _layers(model)):
                 return method(model, *args, **kwargs)
             edited = _Written(self._model)
