@@ -15,6 +15,7 @@ import keras
 import tensorflow as tf
 
 from uncork.compat.keras3.layers import flatten_layers
+from uncork.compat.keras3.model_state import strategy_of
 from uncork.core.evidence.correctness import KerasDefect
 from uncork.pycode.frames.value_origin import find_only_call
 
@@ -253,7 +254,7 @@ def _updating(model: Any) -> Any:
 
 
 def _replicas(model: Any) -> int:
-    strategy = model._distribute_strategy
+    strategy = strategy_of(model)
     return int(strategy.num_replicas_in_sync) if strategy is not None else 1
 
 

@@ -11,7 +11,6 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 
 import keras
-from keras.src.metrics.reduction_metrics import MeanMetricWrapper
 
 from uncork.compat.keras3.layers import (
     DropoutRNNCell,
@@ -19,6 +18,13 @@ from uncork.compat.keras3.layers import (
     own_metrics,
     own_non_trainable_variables,
     seed_generators,
+)
+from uncork.compat.keras3.model_state import (
+    compile_metrics,
+    loss_arguments,
+    losses_of,
+    metric_function,
+    strategy_of,
 )
 from uncork.training.state.snapshot import find_untracked_variables
 from uncork.training.tracing.model_attribute import override_attribute
@@ -76,8 +82,7 @@ def loss_reductions(model: Any) -> set[str]:
     Args:
         model: Compiled, its losses built.
     """
-    losses = getattr(model._compile_loss, "_flat_losses", None) or ()
-    found = {str(getattr(each.loss, "reduction", "none")) for each in losses}
+    found = {str(getattr(loss, "reduction", "none")) for loss in losses_of(model)}
     return {"mean" if each in _MEAN else each for each in found}
 
 
@@ -112,7 +117,7 @@ def _of_step(model: Any) -> str | None:
     for name in _OVERRIDDEN:
         if getattr(type(model), name, None) is not getattr(keras.Model, name):
             return f"the model overrides {name}"
-    if model._distribute_strategy is not None:
+    if strategy_of(model) is not None:
         return "the model trains under a tf.distribute strategy"
     if model.optimizer is None or not model.trainable_weights:
         return "the model has no trainable weights"
@@ -137,30 +142,31 @@ def _of_losses(model: Any) -> str | None:
     other = found - {"mean", "sum"}
     if other:
         return f"the loss of the model reduces a batch by reduction={other.pop()!r}"
-    for each in getattr(model._compile_loss, "_flat_losses", None) or ():
-        if isinstance(each.loss, _ACROSS):
-            return f"the loss {type(each.loss).__name__} combines the examples of a batch"
-        if _ignores(each.loss):
+    losses = losses_of(model)
+    for loss in losses:
+        if isinstance(loss, _ACROSS):
+            return f"the loss {type(loss).__name__} combines the examples of a batch"
+        if _ignores(loss):
             return (
-                f"the loss {type(each.loss).__name__} is averaged over the labels that it does "
+                f"the loss {type(loss).__name__} is averaged over the labels that it does "
                 "not ignore"
             )
-    if found == {"sum"} and len(model._compile_loss._flat_losses) > 1:
+    if found == {"sum"} and len(losses) > 1:
         return "the model has several losses, each a sum over the batch"
     return None
 
 
 def _ignores(loss: Any) -> bool:
     """Some of the targets, as many as there may be: a mask, by which Keras divides."""
-    given = getattr(loss, "_fn_kwargs", None) or {}
-    return getattr(loss, _IGNORE, None) is not None or given.get(_IGNORE) is not None
+    given = loss_arguments(loss).get(_IGNORE)
+    return getattr(loss, _IGNORE, None) is not None or given is not None
 
 
 def _of_metrics(model: Any) -> str | None:
     """Parts are counted like batches, of which a metric of the user's own may make anything."""
-    compiled = model._compile_metrics
+    compiled = compile_metrics(model)
     for each in compiled.metrics if compiled is not None and compiled.built else ():
-        function = each._fn if isinstance(each, MeanMetricWrapper) else type(each)
+        function = metric_function(each)
         if not str(getattr(function, "__module__", "")).startswith("keras."):
             return (
                 f"the script defines the metric '{each.name}', which may combine the examples "

@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from uncork.compat.keras3.backend import get_keras_mask
 from uncork.compat.keras3.layers import takes_training
+from uncork.compat.keras3.model_state import compile_loss, compute_loss, loss_tracker
 from uncork.core.base.errors import EditRefused
 from uncork.core.edits.step import LayersInInput, MicroBatches, StepEdit
 from uncork.training.memory.batch_independence import loss_reductions, micro_batch_refusal
@@ -75,7 +76,7 @@ class MicroBatchedStep:
         except _InRowsError as found:  # known once it was traced
             self._in_rows = found.places
             loss, sums = self._sums(batch, rows)
-        model._loss_tracker.update_state(loss, sample_weight=rows)
+        loss_tracker(model).update_state(loss, sample_weight=rows)
         gradients = [
             None if place in self._without_gradient else each for place, each in enumerate(sums)
         ]
@@ -144,8 +145,8 @@ class MicroBatchedStep:
         with self._in_shares(share, _static(batch)), tf.GradientTape() as tape:
             called = {"training": True} if takes_training(model) else {}
             predicted = model(x, **called)
-            own = model._compute_loss(
-                x=x, y=y, y_pred=predicted, sample_weight=weight, training=True
+            own = compute_loss(
+                model, x=x, y=y, y_pred=predicted, sample_weight=weight, training=True
             )
             own = tf.cast(own, dtype) * self._of_batch(predicted, own, share)
             scaled = model.optimizer.scale_loss(own)
@@ -184,7 +185,7 @@ class MicroBatchedStep:
     def _in_shares(self, share: Any, rows: int | None) -> Iterator[None]:
         """Keras's trackers of the losses of several outputs are told as much as of the batch."""
         # Without a loss of its own a model has none to compile: layers add it.
-        trackers = getattr(self._model._compile_loss, "metrics", ())
+        trackers = getattr(compile_loss(self._model), "metrics", ())
 
         def told(update: Any) -> Any:
             return lambda loss, sample_weight=None: update(

@@ -16,6 +16,7 @@ import keras
 
 from uncork.compat.keras3.functional import Functional, functional_in, nodes_of
 from uncork.compat.keras3.layers import flatten_layers
+from uncork.compat.keras3.model_state import strategy_of
 from uncork.training.state.snapshot import find_untracked_variables
 
 # A segment is at least so much of what it may be: the least shared is looked for in between.
@@ -108,7 +109,7 @@ def recompute_refusal(model: Any) -> str | None:
 def _reasons(model: Any) -> Iterator[str]:
     if type(model).train_step is not keras.Model.train_step:
         yield "the model overrides train_step"
-    if model._distribute_strategy is not None:
+    if strategy_of(model) is not None:
         yield "the model trains under a tf.distribute strategy"
     if model.optimizer is None or not model.trainable_weights:
         yield "the model has no trainable weights"

@@ -11,6 +11,7 @@ import keras
 import tensorflow as tf
 
 from uncork.compat.keras3.layers import flatten_layers, learning_setting, set_learning_setting
+from uncork.compat.keras3.model_state import compile_config, compile_loss, compile_metrics
 from uncork.compat.keras3.trainer import IN_FIT
 from uncork.core.edits.step import JitCompile, StepEdit
 from uncork.training.input.array_feed import PipelineRewrite, rewrite_array_pipeline
@@ -200,7 +201,7 @@ class PlannedStep:
 
 def _compiled(model: Any) -> list[Any]:
     """What a traced step holds on to, objects that ``compile`` makes anew among them."""
-    made = [vars(model).get(n) for n in ("_compile_loss", "_compile_metrics", "_compile_config")]
+    made = compile_loss(model), compile_metrics(model), compile_config(model)
     return [model, model.optimizer, *made, *model.weights]
 
 

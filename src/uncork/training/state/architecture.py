@@ -19,6 +19,7 @@ import numpy as np
 from uncork.compat.hook_targets import is_keras_layer_class
 from uncork.compat.keras3.functional import Functional, calls_of, history_of, nodes_of
 from uncork.compat.keras3.layers import flatten_layers
+from uncork.compat.keras3.model_state import compile_config, compile_loss
 from uncork.core.base.record import digest
 
 # Of a layer's settings: what says nothing of what it computes, or is compared by itself.
@@ -48,7 +49,7 @@ def architecture_digest(model: Any) -> str:
         >>> architecture_digest(model("relu")) == architecture_digest(model("exponential"))
         False
     """
-    made = tuple(id(vars(model).get(name)) for name in ("_compile_config", "_compile_loss"))
+    made = id(compile_config(model)), id(compile_loss(model))
     layers = set(map(id, model.layers))
     known = _KNOWN.get(model)
     # While it is built a model may make more of them: it is the same one.

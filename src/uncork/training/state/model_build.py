@@ -10,6 +10,7 @@ import keras
 import tensorflow as tf
 
 from uncork.compat.keras3.layers import flatten_layers
+from uncork.compat.keras3.model_state import build_symbolically
 from uncork.core.base.errors import WrongUse
 from uncork.training.state.snapshot import find_optimizers
 
@@ -72,7 +73,7 @@ def _trains_without_call(model: Any, batch: Any) -> bool:
 def _build_metrics(model: Any, batch: Any) -> None:
     """Metrics and losses make their variables on first use; a snapshot must know them all."""
     try:
-        model._symbolic_build(data_batch=batch)
+        build_symbolically(model, batch)
     except Exception:  # a custom train_step needs none of this, and then it may not apply
         return
 

@@ -32,6 +32,11 @@ from uncork.compat.keras3.layers import (
     seed_generators,
     takes_training,
 )
+from uncork.compat.keras3.model_state import (
+    jit_compile_setting,
+    set_jit_compile_setting,
+    strategy_of,
+)
 from uncork.core.base.errors import EditRefused
 from uncork.core.edits.step import JitCompile, LayersInInput, StepEdit
 from uncork.pipeline.functions.effects import has_python_calls
@@ -109,7 +114,7 @@ class LayersInPipeline:
             not found
             or list(map(_uncounted, found)) != list(map(_uncounted, edit.layer_names))
             or model.run_eagerly
-            or model._distribute_strategy is not None
+            or strategy_of(model) is not None
         ):
             raise EditRefused(
                 f"the model starts with {', '.join(found) or 'a trainable layer'}",
@@ -213,13 +218,13 @@ class LayersInPipeline:
     @contextmanager
     def _with_xla(self) -> Iterator[None]:
         """Where it compiles the step alone, Keras's own setting would warn, and leave it off."""
-        written = self._model._jit_compile
+        written = jit_compile_setting(self._model)
         if self.compiled:
-            self._model._jit_compile = True
+            set_jit_compile_setting(self._model, True)
         try:
             yield
         finally:
-            self._model._jit_compile = written
+            set_jit_compile_setting(self._model, written)
 
     def _begun(self, *batch: Any) -> PreprocessedBatch:
         assert self._graph is not None
