@@ -14,6 +14,8 @@ from uncork.compat.keras3.optimizer import (
     NO_STATE,
     STRATEGY_UPDATE,
     WEIGHT_NUMBERS,
+    method_of,
+    owner_of,
     rate_setting,
     squared_sums,
     state_list,
@@ -68,7 +70,7 @@ def test_the_counter_counts_steps():
 @pytest.mark.parametrize("name", [BACKEND_UPDATE, STRATEGY_UPDATE, CURRENT_RATE])
 def test_a_replaced_method_is_called_at_each_update(name):
     optimizer, weights = built(keras.optimizers.SGD(1.0))
-    written, calls = getattr(optimizer, name), []
+    written, calls = method_of(optimizer, name), []
 
     def instead(*args):
         calls.append(len(args))
@@ -89,6 +91,8 @@ def test_a_rate_is_what_was_given():
 @pytest.mark.parametrize(
     ("read", "field"),
     [
+        (lambda optimizer: method_of(optimizer, CURRENT_RATE), CURRENT_RATE),
+        (lambda optimizer: owner_of(type(optimizer), STRATEGY_UPDATE), STRATEGY_UPDATE),
         (weights_of, "_trainable_variables"),
         (lambda optimizer: weight_number(optimizer, None), "_get_variable_index"),
         (lambda optimizer: weight_key(optimizer, None), "_var_key"),

@@ -10,9 +10,10 @@ Where a name is missing: ``MissingPrivateApi``, raised by the call. This module 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
-from uncork.compat.borrow import borrow_attribute
+from uncork.compat.borrow import borrow_attribute, missing
 
 # Methods that may be replaced on one optimizer. Of gradients, weights and a learning rate:
 BACKEND_UPDATE: Final = "_backend_update_step"
@@ -24,6 +25,26 @@ CURRENT_RATE: Final = "_get_current_learning_rate"
 WEIGHT_NUMBERS: Final = "_trainable_variables_indices"
 # Lists of an optimizer's variables that are not the state of its update.
 NO_STATE: Final = ("_variables", "_trainable_variables")
+
+
+def method_of(optimizer: Any, name: str) -> Callable[..., Any]:
+    """One of the methods that may be replaced, as the optimizer has it now."""
+    method: Callable[..., Any] = borrow_attribute(optimizer, name)
+    return method
+
+
+def owner_of(kind: type, name: str) -> type:
+    """The class from which a class of optimizers inherits a method.
+
+    Example:
+        >>> import keras
+        >>> owner_of(keras.optimizers.SGD, STRATEGY_UPDATE).__name__
+        'TFOptimizer'
+    """
+    owners = [each for each in kind.__mro__ if name in vars(each)]
+    if not owners:
+        raise missing(f"{kind.__module__}.{kind.__qualname__}.{name}")
+    return owners[0]
 
 
 def weights_of(optimizer: Any) -> list[Any]:

@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from uncork.compat.keras3.layers import flatten_layers
 from uncork.compat.keras3.model_state import strategy_of
+from uncork.compat.keras3.optimizer import rate_setting
 from uncork.core.evidence.correctness import KerasDefect
 from uncork.pycode.frames.value_origin import find_only_call
 
@@ -144,7 +145,7 @@ def _clipped_on_replicas(model: Any) -> KerasDefect | None:
 def _schedule_ahead(model: Any, steps: int | None, epochs: int) -> KerasDefect | None:
     optimizer = _updating(model)
     every = getattr(optimizer, "gradient_accumulation_steps", None)
-    schedule = getattr(optimizer, "_learning_rate", None)
+    schedule = rate_setting(optimizer)
     if not every or not isinstance(schedule, keras.optimizers.schedules.LearningRateSchedule):
         return None
     batches = (steps or 0) * epochs

@@ -22,6 +22,7 @@ import tensorflow as tf
 
 from uncork.compat.keras3.backend import tf_variable
 from uncork.compat.keras3.layers import flatten_layers, table_of
+from uncork.compat.keras3.optimizer import squared_sums, weight_number
 from uncork.core.edits.step import RowUpdates
 from uncork.training.tracing.model_attribute import override_attribute
 
@@ -118,7 +119,7 @@ def _updated(optimizer: Any) -> Iterator[None]:
 def _adagrad(optimizer: Any, gradient: Any, weight: Any, rate: Any) -> None:
     """Keras's update, but the sums of these rows alone are read."""
     rows, values = gradient.indices, tf.cast(gradient.values, weight.dtype)
-    sums = optimizer._accumulators[optimizer._get_variable_index(weight)]
+    sums = squared_sums(optimizer)[weight_number(optimizer, weight)]
     optimizer.assign_add(sums, tf.IndexedSlices(tf.square(values), rows, gradient.dense_shape))
     root = tf.sqrt(tf.gather(sums.value, rows) + optimizer.epsilon)
     # It is never zero; but from a plain quotient by a root TensorFlow makes a product with its
