@@ -14,6 +14,7 @@ from typing import Any, Final
 import keras
 import tensorflow as tf
 
+from uncork.compat.keras3.distillation import runs_student_for_features
 from uncork.compat.keras3.layers import flatten_layers
 from uncork.compat.keras3.model_state import strategy_of
 from uncork.compat.keras3.optimizer import rate_setting
@@ -186,10 +187,7 @@ def _length(schedule: Any) -> float:
 
 def _runs_twice(model: Any) -> KerasDefect | None:
     distiller = _distiller(model)
-    if distiller is None or getattr(model, "_student_feature_extractor", None) is None:
-        return None
-    own = type(model)._extract_all_student_features
-    if own is not distiller._extract_all_student_features:
+    if distiller is None or not runs_student_for_features(model, distiller):
         return None
     return KerasDefect(
         name="student_runs_twice",
