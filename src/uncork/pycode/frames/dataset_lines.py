@@ -13,10 +13,10 @@ import sys
 from types import ModuleType
 from typing import Any, Final
 
+from uncork.compat.hook_targets import TF_DATASETS
 from uncork.pycode.frames.stack import format_location, user_frame
 
 SOURCE_LINE_ATTRIBUTE: Final = "_uncork_made_at"
-DATASET_MODULE: Final = "tensorflow.python.data.ops.dataset_ops"
 _HOOKED: Final = "_uncork_hooked"
 
 
@@ -43,7 +43,7 @@ def record_module_lines(dataset_ops: ModuleType) -> None:
 
 def record_lines_if_imported() -> None:
     """The same where TensorFlow was imported before; it is not imported for that."""
-    module = sys.modules.get(DATASET_MODULE)
+    module = sys.modules.get(TF_DATASETS)
     if hasattr(module, "DatasetV2"):
         record_module_lines(module)  # type: ignore[arg-type]
 
