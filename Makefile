@@ -2,6 +2,7 @@
 # make check          lint, types, layers and the tests that need no TensorFlow, in about a minute
 # make test           lint, types, layers and all tests
 # make test-deep      thousands of random pipelines and interruptions; DRAWS=25000 sets how many
+# make test-versions  test compat, and tune and run a script, on the oldest and newest releases
 # make truth          score Uncork on scripts with known bottlenecks; ONLY="input host/callbacks" selects some
 PYTHON ?= python3
 VENV := .venv
@@ -14,8 +15,10 @@ READY := $(VENV)/.ready
 # Packages and tests that run where no TensorFlow is installed.
 WITHOUT_TENSORFLOW = $(foreach each,core optimizations rules report codemod cli,tests/$(each) src/uncork/$(each)) \
   tests/pycode/syntax src/uncork/pycode/syntax
+# TensorFlow 2.18 has no package for Python 3.13.
+VERSIONS_PYTHON ?= python3.11
 
-.PHONY: help setup demo lint check test test-deep truth clean
+.PHONY: help setup demo lint check test test-deep test-versions test-oldest test-newest truth clean
 
 help:
 	@sed -n 's/^# make/make/p' $(MAKEFILE_LIST)
@@ -52,8 +55,19 @@ test-deep: $(READY)
 	  tests/pipeline/test_properties_failing.py tests/pipeline/transforms/test_generator_chunks.py \
 	  tests/engine/fit/test_interruptions.py tests/engine/loop/test_interruptions.py
 
+# Each environment is created again: what is the newest release today need not be so tomorrow.
+test-versions: test-oldest test-newest
+
+test-oldest: RELEASES = . 'tensorflow-cpu==2.18.*' 'keras==3.7.*'
+test-newest: RELEASES = '.[cpu]'
+test-oldest test-newest: test-%:
+	$(VERSIONS_PYTHON) -m venv --clear .venv-$*
+	.venv-$*/bin/python -m pip install --quiet --disable-pip-version-check --editable $(RELEASES) pytest pytest-timeout
+	.venv-$*/bin/python -m pip list | grep -iE '^(tensorflow|keras|numpy)'
+	.venv-$*/bin/python -m pytest src/uncork/compat tests/compat tests/versions/smoke.py
+
 truth: $(READY)
 	$(BIN)/python -m benchmarks.truth $(ONLY)
 
 clean:
-	rm -rf $(VENV) demo .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .venv-oldest .venv-newest demo .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

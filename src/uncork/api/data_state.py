@@ -9,8 +9,8 @@ from typing import Any
 
 import keras
 import tensorflow as tf
-from keras.src.saving.keras_saveable import KerasSaveable
 
+from uncork.compat.keras3.saving import noting_pickled
 from uncork.pipeline.equivalence.seeded_twin import preserve_state, python_state_digest
 from uncork.pipeline.ir.tree import read_pipeline
 from uncork.pycode.purity.reachability import state_digest
@@ -36,14 +36,7 @@ def _python_state(data: Any) -> str:
     What Keras pickles of its layers has the time of day in it.
     """
     met: list[Any] = []
-    reduce = KerasSaveable.__reduce__
-
-    def noting(layer: Any) -> Any:
-        met.append(layer)
-        return reduce(layer)
-
-    KerasSaveable.__reduce__ = noting
-    try:
+    with noting_pickled(met.append):
         if isinstance(data, tf.data.Dataset):
             found = python_state_digest(read_pipeline(data))
         elif isinstance(data, keras.utils.PyDataset):
@@ -51,6 +44,4 @@ def _python_state(data: Any) -> str:
             found = state_digest(data)
         else:
             found = ""
-    finally:
-        KerasSaveable.__reduce__ = reduce
     return "" if met else found

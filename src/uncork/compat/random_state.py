@@ -6,13 +6,14 @@ import random
 from typing import Any
 
 import numpy as np
-from keras.src.backend.common import global_state
 from tensorflow.python.eager import context  # the eager op-seed counter has no public API
+
+from uncork.compat.keras3.backend import global_seed_generator
 
 
 def random_state() -> tuple[Any, ...]:
     """Python's, NumPy's, TensorFlow's and Keras's global random states."""
-    generator = global_state.get_global_attribute("global_seed_generator")
+    generator = global_seed_generator()
     seed = None if generator is None else generator.state.numpy()
     tf_state = (context.global_seed(), _tf_rng_state())
     return random.getstate(), np.random.get_state(), tf_state, generator, seed
@@ -27,7 +28,7 @@ def set_random_state(state: tuple[Any, ...]) -> None:
         context.set_global_seed(global_seed)
     _set_tf_rng_state(tf_rng)
     if generator is None:
-        generator = global_state.get_global_attribute("global_seed_generator")
+        generator = global_seed_generator()
     if generator is not None and seed is not None:
         generator.state.assign(seed)
 

@@ -282,6 +282,6 @@ def test_what_holds_too_much_to_be_read_is_judged_but_not_copied(monkeypatch):
     ):
         monkeypatch.setattr(type(data), "_as_serialized_graph", too_much)
         assert is_order_preserved(read_pipeline(data).root)
-        with pytest.raises(EditRefused, match="holds too much"):
+        with pytest.raises(EditRefused, match="holds too many bytes"):
             rebuild(data, [tf.data.Dataset.range(5)])
         monkeypatch.undo()

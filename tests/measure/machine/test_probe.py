@@ -56,7 +56,8 @@ def test_a_quota_beyond_the_affinity_does_not(cgroup, quota):
 def test_a_process_may_bind_itself_to_less_than_it_was_started_with():
     code = (
         "import os; "
-        "from uncork.measure.machine.probe import probe_host, remember_initial_cpus; remember_initial_cpus(); "
+        "from uncork.measure.machine.probe import probe_host, remember_initial_cpus; "
+        "remember_initial_cpus(); "
         "os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}); "
         "p = probe_host(); print(p.cpus, p.cpus_at_start)"
     )

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 
@@ -33,9 +34,8 @@ MINE = """
 
 
 def started(folder: Path, rest: str = "") -> subprocess.Popen[str]:
-    lines = "\n".join(line.strip() for line in MINE.strip().splitlines())
     return subprocess.Popen(
-        [sys.executable, "-c", f"{lines}\n{rest}", str(folder)],
+        [sys.executable, "-c", f"{dedent(MINE)}\n{rest}", str(folder)],
         stdout=subprocess.PIPE,
         text=True,
         # Ctrl-C works, even where the tests themselves run in the background.

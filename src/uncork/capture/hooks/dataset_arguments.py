@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
-# TensorFlow is the script's to import.
-_MODULE: Final = "tensorflow.python.data.ops.dataset_ops"
+from uncork.compat.hook_targets import TF_DATASETS
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 def find_datasets(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
     """The ``tf.data.Dataset`` objects among some arguments, not those inside of others."""
-    module = sys.modules.get(_MODULE)
+    module = sys.modules.get(TF_DATASETS)  # TensorFlow is the script's to import
     if module is None:
         return []
     return [value for value in (*args, *kwargs.values()) if isinstance(value, module.DatasetV2)]
@@ -30,7 +29,7 @@ def replace_datasets(
         kwargs: By name.
         replace: Told each dataset, gives the one instead.
     """
-    kind = sys.modules[_MODULE].DatasetV2
+    kind = sys.modules[TF_DATASETS].DatasetV2
 
     def changed(value: Any) -> Any:
         return replace(value) if isinstance(value, kind) else value

@@ -25,6 +25,18 @@ from uncork.capture.hooks.dataset_loops import DatasetLoops
 from uncork.capture.hooks.layer_hooks import record_layers
 from uncork.capture.hooks.step_loops import StepLoops
 from uncork.capture.hooks.training_evidence import TrainingEvidence
+from uncork.compat.hook_targets import (
+    KERAS_2_TRAINER,
+    KERAS_BASE_OPTIMIZER,
+    KERAS_GLOBAL_STATE,
+    KERAS_JAX_TRAINER,
+    KERAS_TF_TRAINER,
+    KERAS_TORCH_TRAINER,
+    KERAS_TRAINER,
+    TF_DATASETS,
+    TF_FUNCTIONS,
+    TF_TAPES,
+)
 from uncork.core.base.errors import WrongUse
 from uncork.pycode.frames.training_line import (
     UNKNOWN_LINE,
@@ -34,14 +46,11 @@ from uncork.pycode.frames.training_line import (
     user_line,
 )
 
-# Where the class of everything that ``tf.function`` makes is.
-_FUNCTIONS: Final = "tensorflow.python.eager.polymorphic_function.polymorphic_function"
-_JAX: Final = "keras.src.backend.jax.trainer"
 # Trainers whose training Uncork knows nothing about: module, class, what to call it.
 _FOREIGN: Final = (
-    (_JAX, "JAXTrainer", "Keras's jax backend"),
-    ("keras.src.backend.torch.trainer", "TorchTrainer", "Keras's torch backend"),
-    ("tf_keras.src.engine.training", "Model", "Keras 2 (tf_keras)"),
+    (KERAS_JAX_TRAINER, "JAXTrainer", "Keras's jax backend"),
+    (KERAS_TORCH_TRAINER, "TorchTrainer", "Keras's torch backend"),
+    (KERAS_2_TRAINER, "Model", "Keras 2 (tf_keras)"),
 )
 
 
@@ -87,18 +96,18 @@ class _Hooks:
     def install(self) -> None:
         """Patch what is imported already, and the rest as it comes."""
         when_imported = self.patches.when_imported
-        when_imported("tensorflow.python.data.ops.dataset_ops", self._on_datasets)
-        when_imported("tensorflow.python.eager.backprop", self._on_tapes)
+        when_imported(TF_DATASETS, self._on_datasets)
+        when_imported(TF_TAPES, self._on_tapes)
         if self._listener.wants_loops:
-            when_imported(_FUNCTIONS, self._on_functions)
-        when_imported("keras.src.backend.tensorflow.trainer", self._on_trainer)
-        when_imported("keras.src.trainers.trainer", self._on_compile)
-        when_imported("keras.src.backend.common.global_state", self._on_settings)
-        when_imported("keras.src.optimizers.base_optimizer", self._on_optimizers)
+            when_imported(TF_FUNCTIONS, self._on_functions)
+        when_imported(KERAS_TF_TRAINER, self._on_trainer)
+        when_imported(KERAS_TRAINER, self._on_compile)
+        when_imported(KERAS_GLOBAL_STATE, self._on_settings)
+        when_imported(KERAS_BASE_OPTIMIZER, self._on_optimizers)
         if self._listener.accepts_jax:
-            when_imported(_JAX, self._on_jax_trainer)
+            when_imported(KERAS_JAX_TRAINER, self._on_jax_trainer)
         for module, name, what in _FOREIGN if self._listener.refuses_foreign else ():
-            if self._listener.accepts_jax and module == _JAX:
+            if self._listener.accepts_jax and module == KERAS_JAX_TRAINER:
                 continue
             when_imported(module, functools.partial(self._on_foreign, name=name, what=what))
         if self._listener.wants_source_lines:

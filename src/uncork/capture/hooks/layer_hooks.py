@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 from uncork.capture.base.patches import PatchSet
+from uncork.compat.hook_targets import KERAS_LAYER, KERAS_OPERATION
 from uncork.pycode.frames.layer_registry import LayerRegistry
 from uncork.pycode.frames.training_line import UNKNOWN_LINE, user_line
 
@@ -20,8 +21,8 @@ def record_layers(patches: PatchSet, layers: LayerRegistry) -> None:
         patches: Undone when the script has ended.
         layers: What is seen is kept there.
     """
-    patches.when_imported("keras.src.layers.layer", lambda m: _on_made(m, patches, layers))
-    patches.when_imported("keras.src.ops.operation", lambda m: _on_called(m, patches, layers))
+    patches.when_imported(KERAS_LAYER, lambda m: _on_made(m, patches, layers))
+    patches.when_imported(KERAS_OPERATION, lambda m: _on_called(m, patches, layers))
 
 
 def _on_made(module: Any, patches: PatchSet, layers: LayerRegistry) -> None:

@@ -9,6 +9,7 @@ from types import CodeType
 from typing import Any, Final, NamedTuple
 from weakref import WeakSet
 
+from uncork.compat.keras3.optimizer import step_counter
 from uncork.measure.profile.startup_sampler import StartupSampler
 from uncork.pycode.frames.layer_registry import LayerRegistry
 from uncork.pycode.frames.stack import function_location
@@ -143,5 +144,5 @@ class TrainingEvidence:
 def _updates(optimizer: Any) -> int:
     # The property divides by the accumulation steps, and a half-built optimizer has no counter.
     with suppress(Exception):
-        return int(optimizer._iterations.numpy())
+        return int(step_counter(optimizer).numpy())
     return 0

@@ -21,6 +21,7 @@ from typing import Any
 
 from uncork.capture.base.patches import PatchSet
 from uncork.capture.sandbox.file_backup import FileBackup
+from uncork.compat.hook_targets import TF_FILES
 
 
 @contextmanager
@@ -65,9 +66,7 @@ def back_up_files(folder: Path) -> Iterator[FileBackup]:
             patches.replace(kept, name, functools.partial(_linking, files))
         for name in ("rename", "replace"):
             patches.replace(kept, name, functools.partial(_renaming, files))
-    patches.when_imported(
-        "tensorflow.python.lib.io.file_io", functools.partial(_on_file_io, files, patches)
-    )
+    patches.when_imported(TF_FILES, functools.partial(_on_file_io, files, patches))
     try:
         yield files
     finally:

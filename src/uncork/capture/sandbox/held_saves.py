@@ -16,6 +16,16 @@ from contextlib import contextmanager
 from typing import Any
 
 from uncork.capture.base.patches import PatchSet
+from uncork.compat.hook_targets import (
+    KERAS_BACKUP,
+    KERAS_LEGACY_SAVING,
+    KERAS_MODEL,
+    KERAS_SAVING,
+    TF_CHECKPOINT,
+    TF_CHECKPOINT_MANAGEMENT,
+    TF_SAVED_MODEL,
+    TF_SUMMARIES,
+)
 
 
 class SuppressedSaves:
@@ -45,7 +55,7 @@ def suppress_saves() -> Iterator[SuppressedSaves]:
     hold = _Hold(saves, patches)
     for module, names in _SAVERS.items():
         patches.when_imported(module, functools.partial(hold.savers, names=names))
-    patches.when_imported("tensorflow.python.ops.summary_ops_v2", hold.summaries)
+    patches.when_imported(TF_SUMMARIES, hold.summaries)
     try:
         yield saves
     finally:
@@ -114,31 +124,31 @@ def _managed(manager: Any, checkpoint_number: Any = None, *_args: Any, **_kwargs
 # Module functions are replaced where others look them up at call time, because the public names
 # (``keras.saving.save_model``, ``tf.saved_model.save``) are copies made at import.
 _SAVERS: dict[str, dict[str, tuple[str, Callable[..., Any]]]] = {
-    "keras.src.models.model": {
+    KERAS_MODEL: {
         "Model.save": ("Model.save", _nothing),
         "Model.save_weights": ("Model.save_weights", _nothing),
         "Model.export": ("Model.export", _nothing),
     },
-    "keras.src.saving.saving_lib": {
+    KERAS_SAVING: {
         "save_model": ("keras.saving.save_model", _nothing),
         "save_weights_only": ("keras.saving.save_weights", _nothing),
     },
-    "keras.src.legacy.saving.legacy_h5_format": {
+    KERAS_LEGACY_SAVING: {
         "save_model_to_hdf5": ("keras.saving.save_model", _nothing),
     },
     # It would delete at the end what an interrupted training is to go on from.
-    "keras.src.callbacks.backup_and_restore": {
+    KERAS_BACKUP: {
         "BackupAndRestore._save_model": ("BackupAndRestore", _nothing),
         "BackupAndRestore.on_train_end": ("BackupAndRestore", _nothing),
     },
-    "tensorflow.python.saved_model.save": {
+    TF_SAVED_MODEL: {
         "save_and_return_nodes": ("tf.saved_model.save", _nothing),
     },
-    "tensorflow.python.checkpoint.checkpoint": {
+    TF_CHECKPOINT: {
         "Checkpoint.write": ("Checkpoint.write", _written),
         "Checkpoint.save": ("Checkpoint.save", _numbered),
     },
-    "tensorflow.python.checkpoint.checkpoint_management": {
+    TF_CHECKPOINT_MANAGEMENT: {
         "CheckpointManager.save": ("CheckpointManager.save", _managed),
     },
 }

@@ -10,6 +10,7 @@ import keras
 import tensorflow as tf
 
 from uncork.capture.base.listener import FitCall, LoopCall, StepCall
+from uncork.compat.keras3.model_state import strategy_of
 from uncork.core.base.errors import EditRefused, PlanRefused
 from uncork.core.documents.plan import Plan
 from uncork.core.documents.workload import Workload
@@ -172,7 +173,7 @@ def _found(plan: Plan, call: FitCall, feed: Feed, pipeline: Pipeline | None) -> 
         epochs=1,
         pipeline_digest=pipeline.digest if pipeline else "",
         batch_callbacks=batch_callback_names(call.arguments.get("callbacks")),
-        is_distributed=getattr(call.model, "_distribute_strategy", None) is not None,
+        is_distributed=strategy_of(call.model) is not None,
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 import keras
 import tensorflow as tf
 
+from uncork.compat.keras3.model_state import compile_metrics
 from uncork.core.base.record import replace
 from uncork.core.documents.plan import Proof
 from uncork.core.edits.edit import Guarantee
@@ -92,7 +93,7 @@ class FitEvidenceSubject(FitRunnerSubject):
 
     def runner_without_metrics(self) -> VariantRunner | None:
         """Of a model that was given some; a step of its own that computes them goes without."""
-        given = getattr(self.model, "_compile_metrics", None)
+        given = compile_metrics(self.model)
         if given is None or self.workload.is_eager_step:
             return None
         settings = StepSettings(self.model, self.original.step_edits, has_metrics=False)

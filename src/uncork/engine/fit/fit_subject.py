@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import tensorflow as tf
 
+from uncork.compat.keras3.model_state import strategy_of
 from uncork.compat.random_state import random_state, set_random_state
 from uncork.core.base.errors import NothingToMeasure, WrongUse, describe_error
 from uncork.core.base.record import replace
@@ -387,7 +388,7 @@ class FitSubject(FitEvidenceSubject):
             row_update_table_count=count_row_tables(model) if self._built else 0,
             steps_per_execution=model.steps_per_execution,
             has_late_built_layers=self._parts_later,
-            is_distributed=model._distribute_strategy is not None,
+            is_distributed=strategy_of(model) is not None,
             replicas=model.distribute_strategy.num_replicas_in_sync,
             has_default_rewrites=has_default_rewrites(pipeline),
         )

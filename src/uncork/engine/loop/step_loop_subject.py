@@ -21,6 +21,7 @@ import numpy as np
 import tensorflow as tf
 
 from uncork.capture.base.listener import StepCall
+from uncork.compat.keras3.model_state import strategy_of
 from uncork.core.base.record import replace
 from uncork.core.documents.plan import Proof
 from uncork.core.documents.workload import Workload
@@ -266,7 +267,7 @@ class StepLoopSubject(Subject):
         """
         del variant
         call = self._call
-        if getattr(call.step, "_distribute_strategy", None) is not None:
+        if strategy_of(call.step) is not None:
             return None
         arrays = [leaf for leaf in arguments_of(call) if isinstance(leaf, np.ndarray)]
         return measure_batch_transfer(arrays, step_device(call.step))

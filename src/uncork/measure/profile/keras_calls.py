@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import keras
-from keras.src.backend.tensorflow.trainer import TensorFlowTrainer
 
+from uncork.compat.keras3.trainer import IN_FIT, TensorFlowTrainer
 from uncork.compat.tf.functions import total_tracing_s
 from uncork.pycode.frames.stack import format_location, user_frame
 
@@ -108,7 +108,7 @@ def observe_keras_calls() -> Iterator[KerasCallTimes]:
     def timed(method: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(method)
         def call(model: Any, *args: Any, **kwargs: Any) -> Any:
-            if "_use_cached_eval_dataset" in kwargs:  # of a fit
+            if IN_FIT in kwargs:  # of a fit
                 return method(model, *args, **kwargs)
             begin, traced_s = time.perf_counter(), total_tracing_s()
             answer = method(model, *args, **kwargs)

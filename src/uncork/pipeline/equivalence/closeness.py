@@ -118,7 +118,7 @@ def _apart(ours: Any, theirs: Any) -> tuple[str, float]:
     for a, b in zip(one, other, strict=True):
         tensors = isinstance(a, tf.Tensor) and isinstance(b, tf.Tensor) and a.dtype != tf.variant
         if not tensors or a.dtype != b.dtype or a.shape != b.shape:
-            return "has a different structure, or contains more than tensors", 0.0
+            return "has a different structure, shape or dtype, or contains more than tensors", 0.0
         found = _ulps(np.asarray(a.numpy()), np.asarray(b.numpy()), a.dtype)
         if found is None:
             return "differs in a value that is not rounded", 0.0

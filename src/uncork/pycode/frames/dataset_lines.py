@@ -12,10 +12,10 @@ import functools
 import sys
 from typing import Any, Final
 
+from uncork.compat.hook_targets import TF_DATASETS
 from uncork.pycode.frames.stack import format_location, user_frame
 
 SOURCE_LINE_ATTRIBUTE: Final = "_uncork_made_at"
-DATASET_MODULE: Final = "tensorflow.python.data.ops.dataset_ops"
 _HOOKED: Final = "_uncork_hooked"
 
 
@@ -42,7 +42,7 @@ def _record_lines(dataset_class: Any) -> None:
 
 def record_lines_if_imported() -> None:
     """The same where TensorFlow was imported before; it is not imported for that."""
-    module = sys.modules.get(DATASET_MODULE)
+    module = sys.modules.get(TF_DATASETS)
     if module is not None and hasattr(module, "DatasetV2"):
         _record_lines(module.DatasetV2)
 

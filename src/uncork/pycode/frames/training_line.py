@@ -6,6 +6,7 @@ import os
 from types import CodeType, FrameType, TracebackType
 from typing import Final
 
+from uncork.compat.hook_targets import KERAS_OPTIMIZERS, TF_DATASETS, TF_PYTHON_CALLS
 from uncork.pycode.frames.stack import (
     UNCORK_FOLDER,
     code_owner,
@@ -16,11 +17,6 @@ from uncork.pycode.frames.stack import (
 
 # In place of a line where there is none of the user's.
 UNKNOWN_LINE: Final = "unknown"
-# DatasetV2.as_numpy_iterator() iterates over the dataset on behalf of its caller.
-_ON_BEHALF: Final = "tensorflow.python.data.ops.dataset_ops"
-# Here TensorFlow calls the user's Python functions and generators to *make* elements.
-_MAKES_ELEMENTS: Final = "tensorflow.python.ops.script_ops"
-_OPTIMIZERS: Final = "keras.src.optimizers."
 _IMPORT_HOOKS: Final = os.path.join("wrapt", "importer.py")  # noqa: PTH118 - compared as text
 
 
@@ -93,7 +89,7 @@ def strip_uncork_frames(error: BaseException) -> None:
 
 
 def _is_optimizer(frame: FrameType) -> bool:
-    return str(frame.f_globals.get("__name__")).startswith(_OPTIMIZERS)
+    return str(frame.f_globals.get("__name__")).startswith(KERAS_OPTIMIZERS)
 
 
 def _place(frame: FrameType) -> str:
@@ -103,7 +99,9 @@ def _place(frame: FrameType) -> str:
 def _is_internal(frame: FrameType, nearest: FrameType | None) -> bool:
     """Whether this frame of TensorFlow's makes an iteration its own business."""
     module = frame.f_globals.get("__name__")
-    return module != _ON_BEHALF if nearest is None else module == _MAKES_ELEMENTS
+    if nearest is None:  # DatasetV2.as_numpy_iterator() iterates on behalf of its caller
+        return module != TF_DATASETS
+    return module == TF_PYTHON_CALLS
 
 
 def _is_own(traceback: TracebackType) -> bool:

@@ -35,6 +35,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from uncork.compat.keras3.layers import flatten_layers
 from uncork.core.base.record import digest
 from uncork.pycode.frames.stack import is_user_file
 from uncork.pycode.purity.code_objects import (
@@ -259,7 +260,7 @@ class StateGuards:
         if isinstance(value, _GENERATORS):
             raise UnguardedError(f"'{name}' samples random numbers in Python")
         if isinstance(value, keras.layers.Layer):
-            for layer in value._flatten_layers(include_self=False):
+            for layer in flatten_layers(value, include_self=False):
                 self._walk(layer.name, layer)
         if isinstance(value, (keras.layers.Layer, *_keras_parts())):
             self._note_keras(value)

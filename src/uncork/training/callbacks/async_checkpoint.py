@@ -27,14 +27,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import keras
-from keras.src.saving import saving_lib
-from keras.src.utils import file_utils
 
+from uncork.compat.keras3.saving import SAVE, Saver, is_remote_path, saver, wrapped_savers
 from uncork.training.callbacks.checkpoint_copy import CheckpointCopy, CopyBuffers
 
-_SAVERS: Final = ("save_model", "save_weights_only")
 # Hooks of the class that are exchanged on the instance.
-_EXCHANGED: Final = ("_save_model", "on_train_batch_end", "on_train_end")
+_EXCHANGED: Final = (SAVE, "on_train_batch_end", "on_train_end")
 # Of Keras's own, those that read no file which a checkpoint may be.
 _INDIFFERENT: Final = (
     keras.callbacks.ModelCheckpoint,
@@ -95,11 +93,9 @@ def has_own_save(model: Any) -> bool:
     return bool(names & {*own, *vars(model)})
 
 
-def keras_saver(callback: Any) -> Callable[..., Any]:
+def keras_saver(callback: Any) -> Saver:
     """Keras's function that writes a checkpoint, also while saves are suppressed."""
-    found: Callable[..., Any] = getattr(saving_lib, _SAVERS[bool(callback.save_weights_only)])
-    own: Callable[..., Any] = getattr(found, "__wrapped__", found)
-    return own
+    return saver(weights_only=bool(callback.save_weights_only))
 
 
 def waiting_callback_name(callbacks: Any) -> str:
@@ -268,17 +264,11 @@ class _Checkpoint:
             self._writing.wait()
         if has_own_save(self._callback.model):
             self._writing.wait()
-            return self._own["_save_model"](*args, **kwargs)
-        savers = {name: getattr(saving_lib, name) for name in _SAVERS}
-        for name, save in savers.items():
-            setattr(saving_lib, name, self._copying(save, weights_only=name == _SAVERS[1]))
-        try:
-            return self._own["_save_model"](*args, **kwargs)
-        finally:
-            for name, save in savers.items():
-                setattr(saving_lib, name, save)
+            return self._own[SAVE](*args, **kwargs)
+        with wrapped_savers(self._copying):
+            return self._own[SAVE](*args, **kwargs)
 
-    def _copying(self, save: Callable[..., Any], *, weights_only: bool) -> Callable[..., Any]:
+    def _copying(self, save: Saver, weights_only: bool) -> Saver:
         owner = threading.get_ident()
 
         @functools.wraps(save)
@@ -316,7 +306,7 @@ def is_replaceable_file(path: Any) -> bool:
     Args:
         path: Where Keras would write.
     """
-    if file_utils.is_remote_path(str(path)) or "://" in str(path):
+    if is_remote_path(str(path)) or "://" in str(path):
         return False
     path = Path.cwd() / path
     if not os.access(path.parent, os.W_OK | os.X_OK):

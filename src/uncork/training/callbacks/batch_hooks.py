@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import keras
-from keras.src.saving import saving_lib
 
+from uncork.compat.keras3.saving import saver, traces_batches
 from uncork.compat.tf.functions import total_tracing_s
 from uncork.core.evidence.callbacks import CallbackCost
 from uncork.pycode.frames.stack import code_location
@@ -75,7 +75,7 @@ def _acts_on_batches(callback: Any, hooks: Iterable[str]) -> bool:
     if isinstance(callback, keras.callbacks.ModelCheckpoint | keras.callbacks.BackupAndRestore):
         return bool(callback.save_freq != "epoch")
     if isinstance(callback, keras.callbacks.TensorBoard):
-        return bool(callback.update_freq != "epoch" or callback._should_trace)
+        return bool(callback.update_freq != "epoch" or traces_batches(callback))
     return any(_overridden(callback, hook) for hook in hooks)
 
 
@@ -134,8 +134,7 @@ def is_lambda_callback(callback: Any) -> bool:
 
 def _checkpoint(callback: Any, model: Any) -> CallbackCost:
     weights_only = getattr(callback, "save_weights_only", True)  # as a backup does
-    save = saving_lib.save_weights_only if weights_only else saving_lib.save_model
-    save = getattr(save, "__wrapped__", save)  # while saves are held back
+    save = saver(weights_only=weights_only)
     name = "c.weights.h5" if weights_only else "c.keras"
     taken: list[float] = []
     with tempfile.TemporaryDirectory(prefix="uncork-") as folder:

@@ -20,9 +20,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 from keras import ops
-from keras.src.saving import saving_lib
 
-_STORE: Final = saving_lib.H5IOStore
+from uncork.compat.keras3.saving import H5Store, other_store
+
 # The class that Keras's functions look up is exchanged for as long as they copy.
 _COPYING: Final = threading.Lock()
 
@@ -45,8 +45,9 @@ class CheckpointCopy:
 
     Example:
         >>> import tempfile
+        >>> from uncork.compat.keras3.saving import saver
         >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
-        >>> found = CheckpointCopy(model, saving_lib.save_weights_only, weights_only=True)
+        >>> found = CheckpointCopy(model, saver(weights_only=True), weights_only=True)
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     found.write(Path(folder, "w.weights.h5"))
         ...     model.load_weights(Path(folder, "w.weights.h5"))
@@ -66,12 +67,8 @@ class CheckpointCopy:
         buffers.start()
         self._around = None if weights_only else io.BytesIO()
         made: list[_Store] = []
-        with _COPYING:
-            saving_lib.H5IOStore = _making(made, buffers)
-            try:
-                save(model, "all.weights.h5" if self._around is None else self._around)
-            finally:
-                saving_lib.H5IOStore = _STORE
+        with _COPYING, other_store(_making(made, buffers)):
+            save(model, "all.weights.h5" if self._around is None else self._around)
         (self._store,) = made
         self.size_bytes = self._store.bytes
 
@@ -85,12 +82,12 @@ class CheckpointCopy:
             OSError: It cannot be written; what h5py and zipfile raise, as when Keras writes.
         """
         if self._around is None:
-            self._store.into(_STORE(path, mode="w"))
+            self._store.into(H5Store(path, mode="w"))
             return
         with path.open("wb") as file:
             file.write(self._around.getbuffer())
         with zipfile.ZipFile(path, "a") as archive:
-            self._store.into(_STORE(self._store.name, archive=archive, mode="w"))
+            self._store.into(H5Store(self._store.name, archive=archive, mode="w"))
 
 
 class _OfOneThread(type):
@@ -100,11 +97,11 @@ class _OfOneThread(type):
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         if threading.get_ident() != cls.owner:
-            return _STORE(*args, **kwargs)
+            return H5Store(*args, **kwargs)
         return super().__call__(*args, **kwargs)
 
     def __instancecheck__(cls, instance: Any) -> bool:
-        return isinstance(instance, _STORE) or super().__instancecheck__(instance)
+        return isinstance(instance, H5Store) or super().__instancecheck__(instance)
 
 
 def _making(made: list[_Store], buffers: CopyBuffers) -> Callable[..., _Store]:

@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final
 
-from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
-
+from uncork.compat.keras3.data_adapters import ArrayDataAdapter
 from uncork.core.base.errors import EditRefused
 from uncork.core.edits.edit import ArrayFeed, LoaderEdit
 from uncork.core.edits.pipeline import AutotuneOff, InlineMap, PipelineEdit

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
-from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 
+from uncork.compat.keras3.data_adapters import ArrayDataAdapter
 from uncork.compat.tf.eager_context import global_seed
 from uncork.training.input.feed import Feed
 

@@ -12,9 +12,9 @@ from typing import Any, Final
 import keras
 import numpy as np
 import tensorflow as tf
-from keras.src.backend.tensorflow.trainer import TFEpochIterator
-from keras.src.trainers.data_adapters import array_slicing
 
+from uncork.compat.keras3.data_adapters import train_validation_split
+from uncork.compat.keras3.trainer import TFEpochIterator, distributed_dataset, release_iterators
 from uncork.core.documents.workload import DataKind
 from uncork.pipeline.ir.tree import read_pipeline
 from uncork.training.input.array_feed import (
@@ -71,7 +71,7 @@ class Feed:
         x, y, weight = (arguments.get(k) for k in ("x", "y", "sample_weight"))
         split = arguments.get("validation_split") or 0.0
         if split and arguments.get("validation_data") is None:
-            (x, y, weight), _ = array_slicing.train_validation_split((x, y, weight), split)
+            (x, y, weight), _ = train_validation_split((x, y, weight), split)
         shuffle = arguments.get("shuffle")
         return cls(
             x=x,
@@ -200,7 +200,7 @@ class Feed:
         try:
             yield epochs
         finally:
-            epochs._epoch_iterator = epochs._current_iterator = None
+            release_iterators(epochs)
             stop_workers(epochs)
 
     def batches_dataset(self, model: Any) -> Any:
@@ -210,7 +210,7 @@ class Feed:
     @staticmethod
     def dataset_of_epochs(epochs: Any) -> Any:
         """The same of an epoch iterator."""
-        dataset = epochs._distributed_dataset
+        dataset = distributed_dataset(epochs)
         return (
             dataset
             if isinstance(dataset, tf.data.Dataset)

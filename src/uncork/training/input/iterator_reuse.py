@@ -21,11 +21,20 @@ from typing import Any, Final
 import keras
 import numpy as np
 import tensorflow as tf
-from keras.src.backend.tensorflow import trainer as keras_trainer
-from keras.src.trainers import epoch_iterator as keras_epochs
-from keras.src.trainers.data_adapters import array_slicing
-from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 
+from uncork.compat.keras3.data_adapters import (
+    ArrayDataAdapter,
+    ArrayLayout,
+    layout_of,
+    to_sliceable,
+)
+from uncork.compat.keras3.trainer import (
+    HAS_STEP_GENERATOR,
+    EpochIterator,
+    TFEpochIterator,
+    epoch_iterator_class,
+    use_epoch_iterator,
+)
 from uncork.compat.tf.eager_context import global_seed
 
 # Batches of a call. What takes more of them gains little, and is better read ahead of its steps.
@@ -33,8 +42,6 @@ MAX_BATCHES: Final = 32
 # Forms of batches, and orders of seeded shuffles, that are kept at the same time.
 _MOST_KEPT: Final = 64
 _HOST: Final = "/CPU:0"
-# Of Keras's own epochs, which part is exchanged; older releases have none such.
-_ENUMERATE: Final = "_enumerate_iterator"
 # What they read; a call of Keras's gives each by name.
 _GIVEN: Final = ("x", "y", "sample_weight")
 
@@ -66,21 +73,21 @@ class ReusedIterators:
     @contextmanager
     def active(self) -> Iterator[None]:
         """Calls of Keras's inside the block read small arrays through what is kept."""
-        outer = keras_trainer.TFEpochIterator
+        outer = epoch_iterator_class()
         self.activate()
         try:
             yield
         finally:
-            keras_trainer.TFEpochIterator = outer
+            use_epoch_iterator(outer)
 
     def activate(self) -> None:
         """The same for all calls from now on."""
-        keras_trainer.TFEpochIterator = type("TFEpochIterator", (_Epochs,), {"iterators": self})
+        use_epoch_iterator(type(TFEpochIterator.__name__, (_Epochs,), {"iterators": self}))
 
     @staticmethod
     def restore() -> None:
         """Calls from now on read through Keras's own."""
-        keras_trainer.TFEpochIterator = _Epochs.__base__
+        use_epoch_iterator(TFEpochIterator)
 
     @contextmanager
     def open_iterator(self, batches: Any, spec: Any) -> Iterator[Any]:
@@ -114,25 +121,26 @@ class ReusedIterators:
 
     def can_serve(self, adapter: Any, steps_per_execution: int) -> bool:
         """Whether a call is brief, and of a kind whose batches are sure to be the same."""
-        is_known = hasattr(keras_epochs.EpochIterator, _ENUMERATE)
-        if not is_known or type(adapter) is not ArrayDataAdapter:
+        if not HAS_STEP_GENERATOR or type(adapter) is not ArrayDataAdapter:
             return False
-        count = adapter.num_batches
+        count, layout = adapter.num_batches, layout_of(adapter)
         return (
             0 < count <= MAX_BATCHES
             and count % steps_per_execution == 0
-            and adapter._shuffle in (True, False)
-            and all(_is_dense(leaf) for leaf in keras.tree.flatten(adapter._inputs))
-            and (self.iterator_count < _MOST_KEPT or bool(self._free.get(_key(_spec(adapter)))))
-            and (not adapter._shuffle or self._orders.knows(adapter))
+            and layout.shuffle in (True, False)
+            and all(_is_dense(leaf) for leaf in keras.tree.flatten(layout.arrays))
+            and (self.iterator_count < _MOST_KEPT or bool(self._free.get(_key(_spec(layout)))))
+            and (not layout.shuffle or self._orders.knows(layout))
         )
 
     def copy_inputs(self, adapter: Any) -> CallInputs:
         """What all epochs of a call are cut from, as it is now."""
-        rows = self._orders.order(adapter) if adapter._shuffle else np.arange(adapter._num_samples)
+        layout = layout_of(adapter)
+        rows = self._orders.order(layout) if layout.shuffle else np.arange(layout.samples)
         with tf.device(_HOST):
-            arrays = [tf.convert_to_tensor(a) for a in keras.tree.flatten(_sliceable(adapter))]
-        return CallInputs(arrays, _spec(adapter), adapter._num_samples, adapter._batch_size, rows)
+            sliceable = keras.tree.flatten(to_sliceable(layout.arrays))
+            arrays = [tf.convert_to_tensor(array) for array in sliceable]
+        return CallInputs(arrays, _spec(layout), layout.samples, layout.batch_size, rows)
 
     def cut_batches(self, inputs: CallInputs) -> list[list[Any]]:
         """One epoch, cut as Keras does."""
@@ -174,7 +182,7 @@ class CallInputs:
     row_order: Any
 
 
-class _Epochs(keras_trainer.TFEpochIterator):  # type: ignore[misc]
+class _Epochs(TFEpochIterator):  # type: ignore[misc]
     """Keras's own, which makes no pipeline where it reads through a kept iterator."""
 
     iterators: ReusedIterators
@@ -190,7 +198,7 @@ class _Epochs(keras_trainer.TFEpochIterator):  # type: ignore[misc]
         )
         # An adapter of a generator reads from it when it is made: it must not be made twice.
         if alone and _are_dense([kwargs.get(name) for name in _GIVEN]):
-            keras_epochs.EpochIterator.__init__(self, *args, **kwargs)
+            EpochIterator.__init__(self, *args, **kwargs)
             served = self.iterators.can_serve(self.data_adapter, self.steps_per_execution)
             if served and self.steps_per_epoch is None:
                 self._taken = self.iterators.copy_inputs(self.data_adapter)
@@ -264,11 +272,11 @@ class _Orders:
         self._seen: OrderedDict[Any, Any] = OrderedDict()
         self._own = np.random.default_rng()
 
-    def knows(self, adapter: Any) -> bool:
+    def knows(self, layout: ArrayLayout) -> bool:
         """Whether an order costs no pipeline of its own; from its second call on it does not."""
         if global_seed() is None:
             return True
-        key = self._key(adapter)
+        key = self._key(layout)
         known = key in self._seen
         self._seen.setdefault(key, None)
         self._seen.move_to_end(key)
@@ -276,14 +284,14 @@ class _Orders:
             self._seen.popitem(last=False)
         return known
 
-    def order(self, adapter: Any) -> Any:
+    def order(self, layout: ArrayLayout) -> Any:
         """Of the samples in each epoch of a call; None where no two epochs have the same."""
         if global_seed() is None:
             return None
-        key = self._key(adapter)
+        key = self._key(layout)
         if self._seen.get(key) is None:
-            rows = np.arange(adapter._num_samples)
-            alike = ArrayDataAdapter(rows, batch_size=adapter._batch_size, shuffle=True)
+            rows = np.arange(layout.samples)
+            alike = ArrayDataAdapter(rows, batch_size=layout.batch_size, shuffle=True)
             batches = [np.asarray(batch) for batch, *_ in map(_tuple, alike.get_tf_dataset())]
             self._seen[key] = np.concatenate(batches)
         return self._seen[key]
@@ -293,8 +301,8 @@ class _Orders:
         return self._own.permutation(count)
 
     @staticmethod
-    def _key(adapter: Any) -> Any:
-        return global_seed(), adapter._num_samples, adapter._batch_size
+    def _key(layout: ArrayLayout) -> Any:
+        return global_seed(), layout.samples, layout.batch_size
 
 
 def _tuple(batch: Any) -> tuple[Any, ...]:
@@ -316,16 +324,10 @@ def _are_dense(given: Any) -> bool:
     return all(leaf is None or _is_dense(leaf) for leaf in keras.tree.flatten(given))
 
 
-def _sliceable(adapter: Any) -> Any:
-    """Its arrays, in the floating-point type that Keras computes in."""
-    return array_slicing.convert_to_sliceable(adapter._inputs, target_backend="tensorflow")
-
-
-def _spec(adapter: Any) -> Any:
+def _spec(layout: ArrayLayout) -> Any:
     """Of the batches that Keras's own pipeline gives: of one length where they are."""
-    whole = not adapter._partial_batch_size
-    length = adapter._batch_size if whole else None
-    arrays = keras.tree.lists_to_tuples(_sliceable(adapter))
+    length = None if layout.last_batch else layout.batch_size
+    arrays = keras.tree.lists_to_tuples(to_sliceable(layout.arrays))
     return keras.tree.map_structure(
         lambda a: tf.TensorSpec((length, *a.shape[1:]), tf.as_dtype(a.dtype)), arrays
     )

@@ -20,8 +20,7 @@ from concurrent.futures import CancelledError, Future
 from types import FrameType
 from typing import Any, Final
 
-from keras.src.trainers.data_adapters import py_dataset_adapter
-
+from uncork.compat.keras3.data_adapters import GET_INDEX
 from uncork.pycode.purity.reachability import find_reachable
 from uncork.training.input.forked_workers import (
     FORK_METHOD,
@@ -35,8 +34,7 @@ from uncork.training.input.forked_workers import (
 _SAFE: Final = frozenset({"numpy", "PIL", "pandas"}) | sys.stdlib_module_names
 # What pandas keeps columns in where it is there; it has threads.
 _WITH_THREADS: Final = "pyarrow"
-# Who asks for a batch in Keras's threads, and how far up at most; others get it made at once.
-_KERAS_ASKS: Final = getattr(getattr(py_dataset_adapter, "get_index", None), "__code__", None)
+# How far up at most the function of Keras is that asks for a batch; others get it made at once.
 _FAR: Final = 2
 # Seconds after which a batch is not waited for any more: its process hangs.
 _PATIENCE_S: Final = 300.0
@@ -70,7 +68,7 @@ def _reasons(dataset: Any) -> Iterator[str]:
         yield "this system cannot fork processes safely"
     if multiprocessing.current_process().daemon:
         yield "this process is a daemon, which may not start processes"
-    if _KERAS_ASKS is None:
+    if GET_INDEX is None:
         yield (
             "the threads of this Keras release request batches in a way that Uncork does not know"
         )
@@ -227,7 +225,7 @@ def end_processes(dataset: Any) -> None:
 def _asked_by_keras(frame: FrameType | None) -> bool:
     """By itself, or through what a proof has put around the loader."""
     for _ in range(_FAR):
-        if frame is not None and frame.f_code is _KERAS_ASKS:
+        if frame is not None and frame.f_code is GET_INDEX:
             return True
         frame = frame.f_back if frame is not None else None
     return False

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import keras
-from keras.src.trainers.data_adapters import array_slicing
 
+from uncork.compat.keras3.data_adapters import train_validation_split
 from uncork.training.input.feed import Feed
 
 
@@ -38,7 +38,7 @@ class ValidationSetup:
         split = arguments.get("validation_split") or 0.0
         if data is None and split:
             given = tuple(arguments.get(k) for k in ("x", "y", "sample_weight"))
-            _, data = array_slicing.train_validation_split(given, split)
+            _, data = train_validation_split(given, split)
         if data is None or not isinstance(every, int):
             return None
         x, y, weight = keras.utils.unpack_x_y_sample_weight(data)

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import keras
 
+from uncork.compat.keras3.layers import built_shapes
 from uncork.core.evidence.model import FullResolutionLayer
 from uncork.pycode.frames.layer_registry import LayerRegistry
 
@@ -89,7 +90,7 @@ def _read(layer: Any) -> tuple[tuple[int, ...], int] | None:
     if not isinstance(layer, _CONVOLUTIONS):
         return None
     with suppress(AttributeError, TypeError, ValueError):  # never built, or for any size
-        (shape,) = layer._build_shapes_dict.values()
+        (shape,) = built_shapes(layer).values()
         first = layer.data_format == "channels_first"
         size, channels = (shape[2:], shape[1]) if first else (shape[1:-1], shape[-1])
         return tuple(int(n) for n in size), int(channels)
@@ -107,7 +108,7 @@ def _recurrent(known: Sequence[Any]) -> Iterator[tuple[Any, int, int]]:
         # A layer of the user's own may know neither.
         with suppress(AttributeError, TypeError, ValueError):
             if isinstance(layer, _layers.RNN):
-                ((_, steps, features),) = layer._build_shapes_dict.values()
+                ((_, steps, features),) = built_shapes(layer).values()
                 together = layer.units // features
                 if features not in words and steps >= _LONG and together >= _WIDER:
                     yield layer, steps, together

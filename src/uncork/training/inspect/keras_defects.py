@@ -14,6 +14,10 @@ from typing import Any, Final
 import keras
 import tensorflow as tf
 
+from uncork.compat.keras3.distillation import runs_student_for_features
+from uncork.compat.keras3.layers import flatten_layers
+from uncork.compat.keras3.model_state import strategy_of
+from uncork.compat.keras3.optimizer import rate_setting
 from uncork.core.evidence.correctness import KerasDefect
 from uncork.pycode.frames.value_origin import find_only_call
 
@@ -89,7 +93,7 @@ def _scaling_lost(model: Any) -> KerasDefect | None:
         return None
     if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
         return None
-    half = [layer for layer in model._flatten_layers() if layer.dtype_policy.name == _FLOAT16]
+    half = [layer for layer in flatten_layers(model) if layer.dtype_policy.name == _FLOAT16]
     if not half:
         return None
     return KerasDefect(
@@ -142,7 +146,7 @@ def _clipped_on_replicas(model: Any) -> KerasDefect | None:
 def _schedule_ahead(model: Any, steps: int | None, epochs: int) -> KerasDefect | None:
     optimizer = _updating(model)
     every = getattr(optimizer, "gradient_accumulation_steps", None)
-    schedule = getattr(optimizer, "_learning_rate", None)
+    schedule = rate_setting(optimizer)
     if not every or not isinstance(schedule, keras.optimizers.schedules.LearningRateSchedule):
         return None
     batches = (steps or 0) * epochs
@@ -183,10 +187,7 @@ def _length(schedule: Any) -> float:
 
 def _runs_twice(model: Any) -> KerasDefect | None:
     distiller = _distiller(model)
-    if distiller is None or getattr(model, "_student_feature_extractor", None) is None:
-        return None
-    own = type(model)._extract_all_student_features
-    if own is not distiller._extract_all_student_features:
+    if distiller is None or not runs_student_for_features(model, distiller):
         return None
     return KerasDefect(
         name="student_runs_twice",
@@ -252,7 +253,7 @@ def _updating(model: Any) -> Any:
 
 
 def _replicas(model: Any) -> int:
-    strategy = model._distribute_strategy
+    strategy = strategy_of(model)
     return int(strategy.num_replicas_in_sync) if strategy is not None else 1
 
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 import keras
 import tensorflow as tf
 
+from uncork.compat.keras3.layers import built_shapes
 from uncork.compat.random_state import random_state, set_random_state
 from uncork.core.evidence.kernels import KernelGroup
 from uncork.core.evidence.model import SlowLayer
@@ -76,7 +77,7 @@ def _arguments(layer: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _priced(layer: Any, change: dict[str, Any], batch_size: int) -> Any:
-    (shape,) = layer._build_shapes_dict.values()
+    (shape,) = built_shapes(layer).values()
     random = random_state()
     try:
         as_is, without = (

@@ -11,9 +11,21 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 
 import keras
-from keras.src.layers.rnn.dropout_rnn_cell import DropoutRNNCell
-from keras.src.metrics.reduction_metrics import MeanMetricWrapper
 
+from uncork.compat.keras3.layers import (
+    DropoutRNNCell,
+    flatten_layers,
+    own_metrics,
+    own_non_trainable_variables,
+    seed_generators,
+)
+from uncork.compat.keras3.model_state import (
+    compile_metrics,
+    loss_arguments,
+    losses_of,
+    metric_function,
+    strategy_of,
+)
 from uncork.training.state.snapshot import find_untracked_variables
 from uncork.training.tracing.model_attribute import override_attribute
 
@@ -70,14 +82,13 @@ def loss_reductions(model: Any) -> set[str]:
     Args:
         model: Compiled, its losses built.
     """
-    losses = getattr(model._compile_loss, "_flat_losses", None) or ()
-    found = {str(getattr(each.loss, "reduction", "none")) for each in losses}
+    found = {str(getattr(loss, "reduction", "none")) for loss in losses_of(model)}
     return {"mean" if each in _MEAN else each for each in found}
 
 
 def has_per_example_randomness(model: Any) -> bool:
     """Layers of a model that :func:`micro_batch_refusal` lets pass draw for each example anew."""
-    return any(layer._seed_generators for layer in model._flatten_layers())
+    return any(seed_generators(layer) for layer in flatten_layers(model))
 
 
 @contextmanager
@@ -88,7 +99,7 @@ def disable_random_layers(model: Any) -> Iterator[None]:
         model: One that :func:`micro_batch_refusal` lets pass.
     """
     with ExitStack() as stack:
-        for layer in model._flatten_layers():
+        for layer in flatten_layers(model):
             if isinstance(layer, _DROPPING):
                 stack.enter_context(override_attribute(layer, "call", _as_it_is))
             if isinstance(layer, DropoutRNNCell):
@@ -106,7 +117,7 @@ def _of_step(model: Any) -> str | None:
     for name in _OVERRIDDEN:
         if getattr(type(model), name, None) is not getattr(keras.Model, name):
             return f"the model overrides {name}"
-    if model._distribute_strategy is not None:
+    if strategy_of(model) is not None:
         return "the model trains under a tf.distribute strategy"
     if model.optimizer is None or not model.trainable_weights:
         return "the model has no trainable weights"
@@ -131,30 +142,31 @@ def _of_losses(model: Any) -> str | None:
     other = found - {"mean", "sum"}
     if other:
         return f"the loss of the model reduces a batch by reduction={other.pop()!r}"
-    for each in getattr(model._compile_loss, "_flat_losses", None) or ():
-        if isinstance(each.loss, _ACROSS):
-            return f"the loss {type(each.loss).__name__} combines the examples of a batch"
-        if _ignores(each.loss):
+    losses = losses_of(model)
+    for loss in losses:
+        if isinstance(loss, _ACROSS):
+            return f"the loss {type(loss).__name__} combines the examples of a batch"
+        if _ignores(loss):
             return (
-                f"the loss {type(each.loss).__name__} is averaged over the labels that it does "
+                f"the loss {type(loss).__name__} is averaged over the labels that it does "
                 "not ignore"
             )
-    if found == {"sum"} and len(model._compile_loss._flat_losses) > 1:
+    if found == {"sum"} and len(losses) > 1:
         return "the model has several losses, each a sum over the batch"
     return None
 
 
 def _ignores(loss: Any) -> bool:
     """Some of the targets, as many as there may be: a mask, by which Keras divides."""
-    given = getattr(loss, "_fn_kwargs", None) or {}
-    return getattr(loss, _IGNORE, None) is not None or given.get(_IGNORE) is not None
+    given = loss_arguments(loss).get(_IGNORE)
+    return getattr(loss, _IGNORE, None) is not None or given is not None
 
 
 def _of_metrics(model: Any) -> str | None:
     """Parts are counted like batches, of which a metric of the user's own may make anything."""
-    compiled = model._compile_metrics
+    compiled = compile_metrics(model)
     for each in compiled.metrics if compiled is not None and compiled.built else ():
-        function = each._fn if isinstance(each, MeanMetricWrapper) else type(each)
+        function = metric_function(each)
         if not str(getattr(function, "__module__", "")).startswith("keras."):
             return (
                 f"the script defines the metric '{each.name}', which may combine the examples "
@@ -164,16 +176,16 @@ def _of_metrics(model: Any) -> str | None:
 
 
 def _of_layers(model: Any) -> Iterator[str | None]:
-    for layer in model._flatten_layers():
+    for layer in flatten_layers(model):
         name = f"the layer '{layer.name}' ({type(layer).__name__})"
         if isinstance(layer, keras.layers.BatchNormalization):
             if layer.trainable:
                 yield f"{name} computes its mean and variance over the whole batch"
-        elif layer._non_trainable_variables and not isinstance(layer, _ADAPTED):
+        elif own_non_trainable_variables(layer) and not isinstance(layer, _ADAPTED):
             yield f"{name} has variables that a step may change"
-        elif layer._metrics and layer is not model:
+        elif own_metrics(layer) and layer is not model:
             yield f"{name} has a metric of its own"
-        if layer._seed_generators and not _draws_alone(layer):
+        if seed_generators(layer) and not _draws_alone(layer):
             yield f"{name} uses random numbers, perhaps one for the whole batch"
 
 

@@ -14,8 +14,10 @@ from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
-from keras.src.backend import get_keras_mask
 
+from uncork.compat.keras3.backend import get_keras_mask
+from uncork.compat.keras3.layers import takes_training
+from uncork.compat.keras3.model_state import compile_loss, compute_loss, loss_tracker
 from uncork.core.base.errors import EditRefused
 from uncork.core.edits.step import LayersInInput, MicroBatches, StepEdit
 from uncork.training.memory.batch_independence import loss_reductions, micro_batch_refusal
@@ -74,7 +76,7 @@ class MicroBatchedStep:
         except _InRowsError as found:  # known once it was traced
             self._in_rows = found.places
             loss, sums = self._sums(batch, rows)
-        model._loss_tracker.update_state(loss, sample_weight=rows)
+        loss_tracker(model).update_state(loss, sample_weight=rows)
         gradients = [
             None if place in self._without_gradient else each for place, each in enumerate(sums)
         ]
@@ -141,10 +143,10 @@ class MicroBatchedStep:
         dtype = loss.dtype
         share = tf.cast(part.rows, dtype) / tf.cast(rows, dtype)
         with self._in_shares(share, _static(batch)), tf.GradientTape() as tape:
-            called = {"training": True} if model._call_has_training_arg else {}
+            called = {"training": True} if takes_training(model) else {}
             predicted = model(x, **called)
-            own = model._compute_loss(
-                x=x, y=y, y_pred=predicted, sample_weight=weight, training=True
+            own = compute_loss(
+                model, x=x, y=y, y_pred=predicted, sample_weight=weight, training=True
             )
             own = tf.cast(own, dtype) * self._of_batch(predicted, own, share)
             scaled = model.optimizer.scale_loss(own)
@@ -183,7 +185,7 @@ class MicroBatchedStep:
     def _in_shares(self, share: Any, rows: int | None) -> Iterator[None]:
         """Keras's trackers of the losses of several outputs are told as much as of the batch."""
         # Without a loss of its own a model has none to compile: layers add it.
-        trackers = getattr(self._model._compile_loss, "metrics", ())
+        trackers = getattr(compile_loss(self._model), "metrics", ())
 
         def told(update: Any) -> Any:
             return lambda loss, sample_weight=None: update(

@@ -15,9 +15,14 @@ from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
-from keras.src.backend import get_keras_mask, set_keras_mask
-from keras.src.backend.common.variables import AutocastScope, get_autocast_scope
 
+from uncork.compat.keras3.backend import (
+    AutocastScope,
+    get_autocast_scope,
+    get_keras_mask,
+    set_keras_mask,
+)
+from uncork.compat.keras3.functional import RUN_NODES, outputs_structure
 from uncork.core.base.errors import EditRefused
 from uncork.core.edits.step import LayersInInput, MicroBatches, RecomputeActivations, StepEdit
 from uncork.training.memory.segments import (
@@ -79,7 +84,7 @@ class RecomputedStep:
         with ExitStack() as stack:
             for function, segments in self._cut.segmented_functions:
                 run = _runs(function, segments, compiled)
-                stack.enter_context(override_attribute(function, "_run_through_graph", run))
+                stack.enter_context(override_attribute(function, RUN_NODES, run))
             yield
 
 
@@ -99,7 +104,7 @@ def create_recomputed_step(model: Any, edits: tuple[StepEdit, ...]) -> Recompute
 
 def _runs(function: Any, segments: list[Segment], compiled: bool) -> Any:
     """In the place of Keras's own method, which runs all nodes of a model."""
-    written = function._run_through_graph
+    written = getattr(function, RUN_NODES)
 
     def run(inputs: Any, operation_fn: Any = lambda op: op, call_fn: Any = None) -> Any:
         if call_fn is not None:
@@ -111,7 +116,7 @@ def _runs(function: Any, segments: list[Segment], compiled: bool) -> Any:
             else:
                 _run(each.nodes, known, operation_fn)
         outputs = [known[id(each)] for each in function.outputs]
-        return keras.tree.pack_sequence_as(function._outputs_struct, outputs)
+        return keras.tree.pack_sequence_as(outputs_structure(function), outputs)
 
     return run
 

@@ -13,8 +13,10 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 import keras
-from keras.src.models.functional import Functional
 
+from uncork.compat.keras3.functional import Functional, functional_in, nodes_of
+from uncork.compat.keras3.layers import flatten_layers
+from uncork.compat.keras3.model_state import strategy_of
 from uncork.training.state.snapshot import find_untracked_variables
 
 # A segment is at least so much of what it may be: the least shared is looked for in between.
@@ -107,7 +109,7 @@ def recompute_refusal(model: Any) -> str | None:
 def _reasons(model: Any) -> Iterator[str]:
     if type(model).train_step is not keras.Model.train_step:
         yield "the model overrides train_step"
-    if model._distribute_strategy is not None:
+    if strategy_of(model) is not None:
         yield "the model trains under a tf.distribute strategy"
     if model.optimizer is None or not model.trainable_weights:
         yield "the model has no trainable weights"
@@ -132,7 +134,7 @@ def keras_function_of(operation: Any) -> Any | None:
     """
     if isinstance(operation, keras.Sequential):
         plain = type(operation).call is keras.Sequential.call
-        return operation._functional if plain and operation.built else None
+        return functional_in(operation) if plain and operation.built else None
     plain = isinstance(operation, Functional) and type(operation).call is Functional.call
     return operation if plain else None
 
@@ -207,13 +209,7 @@ def _segment(function: Any, nodes: list[Any], begin: int, end: int, again: bool)
 
 def _order(function: Any) -> list[Any]:
     """Its nodes as Keras runs them."""
-    depths = function._nodes_by_depth
-    return [
-        node
-        for depth in sorted(depths, reverse=True)
-        for node in depths[depth]
-        if node.operation and not node.is_input
-    ]
+    return [node for node in nodes_of(function) if node.operation and not node.is_input]
 
 
 def _all(function: Any) -> Iterator[Any]:
@@ -235,7 +231,7 @@ def _stands_alone(node: Any, goal: float) -> bool:
 
 def nested_layers_of(operation: Any) -> list[Any]:
     """An operation with all layers in it; none where it is no layer."""
-    return list(operation._flatten_layers()) if isinstance(operation, keras.Layer) else []
+    return flatten_layers(operation) if isinstance(operation, keras.Layer) else []
 
 
 def _bytes_of(node: Any) -> int:

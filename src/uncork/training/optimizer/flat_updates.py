@@ -19,6 +19,14 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from uncork.compat.keras3.optimizer import (
+    BACKEND_UPDATE,
+    NO_STATE,
+    WEIGHT_NUMBERS,
+    method_of,
+    weight_key,
+    weights_of,
+)
 from uncork.core.base.errors import EditRefused
 from uncork.training.tracing.model_attribute import override_attribute
 
@@ -38,12 +46,8 @@ _ELEMENTWISE: Final = (
     keras.optimizers.Ftrl,
     keras.optimizers.SGD,
 )
-# Lists of an optimizer's variables that are not the state of its update.
-_NO_SLOTS: Final = ("_variables", "_trainable_variables")
-_UPDATE: Final = "_backend_update_step"
 _SAVES: Final = "save_own_variables"
 _TRAINING: Final = ("train_on_batch", "fit")
-_PLACES: Final = "_trainable_variables_indices"
 
 
 def count_small_weights(optimizer: Any) -> int:
@@ -62,7 +66,7 @@ def count_small_weights(optimizer: Any) -> int:
     """
     if flat_update_refusal(optimizer) is not None:
         return 0
-    count = sum(_is_small(weight) for weight in optimizer._trainable_variables)
+    count = sum(_is_small(weight) for weight in weights_of(optimizer))
     return count if count >= _FEW else 0
 
 
@@ -95,7 +99,7 @@ class FlatGroup:
     def __init__(self, model: Any) -> None:
         self._model = model
         self._optimizer = model.optimizer
-        self._as_ever: Callable[..., None] = getattr(self._optimizer, _UPDATE)
+        self._as_ever = method_of(self._optimizer, BACKEND_UPDATE)
         self._weights: list[Any] = []
         self._made_for: Any = None
         self._flat: Any = None
@@ -110,7 +114,7 @@ class FlatGroup:
         """What is traced inside updates them as one; their state is laid back at the end."""
         if not self._optimizer.built:  # as the first step would, where state has no value yet
             self._optimizer.build(self._model.trainable_variables)
-        own = {_UPDATE: self._update, _SAVES: self._saving(getattr(self._optimizer, _SAVES))}
+        own = {BACKEND_UPDATE: self._update, _SAVES: self._saving(getattr(self._optimizer, _SAVES))}
         for name, method in own.items():
             object.__setattr__(self._optimizer, name, method)
         try:
@@ -233,18 +237,18 @@ class FlatGroup:
         Past Keras's and TensorFlow's tracking: it is nothing to save.
         """
         optimizer = self._optimizer
-        names = (*self._slots, _PLACES)
+        names = (*self._slots, WEIGHT_NUMBERS)
         self._held = {name: vars(optimizer)[name] for name in names}
-        count = len(optimizer._trainable_variables)
-        key = optimizer._var_key(self._flat)
+        count = len(weights_of(optimizer))
+        key = weight_key(optimizer, self._flat)
         for name, flat in self._slots.items():
             object.__setattr__(optimizer, name, [*self._held[name], flat])
-        object.__setattr__(optimizer, _PLACES, {**self._held[_PLACES], key: count})
+        object.__setattr__(optimizer, WEIGHT_NUMBERS, {**self._held[WEIGHT_NUMBERS], key: count})
 
     def _of_weights(self, name: str) -> list[Any]:
         """The state of the small weights as Keras has it."""
-        slots, places = self._held[name], self._held[_PLACES]
-        return [slots[places[self._optimizer._var_key(weight)]] for weight in self._weights]
+        slots, places = self._held[name], self._held[WEIGHT_NUMBERS]
+        return [slots[places[weight_key(self._optimizer, weight)]] for weight in self._weights]
 
 
 def wrap_callbacks(group: FlatGroup, callbacks: Any) -> list[Any]:
@@ -308,12 +312,12 @@ class _After(keras.callbacks.Callback):  # type: ignore[misc]
 
 def _slot_lists(optimizer: Any) -> list[str]:
     """Where an optimizer keeps its state: lists of one variable for each weight."""
-    count = len(optimizer._trainable_variables)
+    count = len(weights_of(optimizer))
     return [
         name
         for name, value in vars(optimizer).items()
         if isinstance(value, list)
-        and name not in _NO_SLOTS
+        and name not in NO_STATE
         and len(value) == count
         and all(isinstance(each, keras.Variable) for each in value)
     ]

@@ -19,9 +19,14 @@ from typing import Any, Final
 import keras
 import tensorflow as tf
 
+from uncork.compat.keras3.optimizer import (
+    STRATEGY_UPDATE,
+    method_of,
+    state_list,
+    weight_number,
+    weights_of,
+)
 from uncork.core.edits.step import FusedUpdates
-
-_UPDATE: Final = "_distributed_tf_update_step"
 
 
 @dataclass(frozen=True)
@@ -52,9 +57,9 @@ class _Kernel:
 
     def update(self, optimizer: Any, weight: Any, gradient: Any, shared: dict[str, Any]) -> None:
         """One weight and its state, in place."""
-        place = optimizer._get_variable_index(weight)
+        place = weight_number(optimizer, weight)
         state = {
-            name: getattr(optimizer, own)[place].value.handle for name, own in self.state.items()
+            name: state_list(optimizer, own)[place].value.handle for name, own in self.state.items()
         }
         self.op(var=weight.handle, grad=tf.cast(gradient, tf.float32), **state, **shared)
 
@@ -128,7 +133,7 @@ def count_fusable_weights(optimizer: Any) -> int:
     """
     if fused_update_refusal(optimizer) is not None:
         return 0
-    return sum(weight.dtype == "float32" for weight in optimizer._trainable_variables)
+    return sum(weight.dtype == "float32" for weight in weights_of(optimizer))
 
 
 def fused_update_refusal(optimizer: Any) -> str | None:
@@ -156,16 +161,16 @@ def fuse_updates(optimizer: Any, edits: tuple[Any, ...]) -> Iterator[None]:
     if not any(isinstance(edit, FusedUpdates) for edit in edits):
         yield
         return
-    as_ever = getattr(optimizer, _UPDATE)
+    as_ever = method_of(optimizer, STRATEGY_UPDATE)
 
     def update(strategy: Any, pairs: list[tuple[Any, Any]], rate: Any) -> None:
         update_with_kernels(optimizer, as_ever, strategy, pairs, rate)
 
-    object.__setattr__(optimizer, _UPDATE, update)
+    object.__setattr__(optimizer, STRATEGY_UPDATE, update)
     try:
         yield
     finally:
-        object.__delattr__(optimizer, _UPDATE)
+        object.__delattr__(optimizer, STRATEGY_UPDATE)
 
 
 def update_with_kernels(

@@ -13,9 +13,9 @@ from typing import Any, Final
 import keras
 import tensorflow as tf
 
+from uncork.compat.keras3.optimizer import CURRENT_RATE, method_of, rate_setting, step_counter
 from uncork.core.edits.step import LargerBatch
 
-_RATE: Final = "_get_current_learning_rate"
 # Their steps go by the gradient itself, which averages over the batch: the rate goes with the size.
 _BY_GRADIENT: Final = (keras.optimizers.SGD,)
 
@@ -79,20 +79,20 @@ def rescale_learning_rate(
         return
     times, factor = larger.batch_multiplier, larger.learning_rate_multiplier
     start_step = int(optimizer.iterations) if start_step is None else start_step
-    as_written = getattr(optimizer, _RATE)
+    as_written = method_of(optimizer, CURRENT_RATE)
 
     def rate() -> Any:
-        now, given = as_written, optimizer._learning_rate
+        now, given = as_written, rate_setting(optimizer)
         if isinstance(given, keras.optimizers.schedules.LearningRateSchedule):
-            done = optimizer._iterations - start_step
+            done = step_counter(optimizer) - start_step
             now = functools.partial(given, start_step + done * times)
         return now() if tf.executing_eagerly() else now() * factor
 
-    object.__setattr__(optimizer, _RATE, rate)
+    object.__setattr__(optimizer, CURRENT_RATE, rate)
     try:
         yield
     finally:
-        object.__delattr__(optimizer, _RATE)
+        object.__delattr__(optimizer, CURRENT_RATE)
 
 
 # Of the largest rate to come, below which next to nothing is learned yet.
@@ -125,7 +125,7 @@ def is_warming_up(optimizer: Any, steps: int) -> bool:
     several = getattr(inner, "optimizers", None)
     if several:
         return any(is_warming_up(each, steps) for each in several)
-    rate = getattr(inner, "_learning_rate", None)
+    rate = rate_setting(inner)
     if not isinstance(rate, keras.optimizers.schedules.LearningRateSchedule):
         return False
     begin = int(inner.iterations)

@@ -20,6 +20,9 @@ from typing import Any, Final
 import keras
 import tensorflow as tf
 
+from uncork.compat.keras3.backend import tf_variable
+from uncork.compat.keras3.layers import flatten_layers, table_of
+from uncork.compat.keras3.optimizer import squared_sums, weight_number
 from uncork.core.edits.step import RowUpdates
 from uncork.training.tracing.model_attribute import override_attribute
 
@@ -116,7 +119,7 @@ def _updated(optimizer: Any) -> Iterator[None]:
 def _adagrad(optimizer: Any, gradient: Any, weight: Any, rate: Any) -> None:
     """Keras's update, but the sums of these rows alone are read."""
     rows, values = gradient.indices, tf.cast(gradient.values, weight.dtype)
-    sums = optimizer._accumulators[optimizer._get_variable_index(weight)]
+    sums = squared_sums(optimizer)[weight_number(optimizer, weight)]
     optimizer.assign_add(sums, tf.IndexedSlices(tf.square(values), rows, gradient.dense_shape))
     root = tf.sqrt(tf.gather(sums.value, rows) + optimizer.epsilon)
     # It is never zero; but from a plain quotient by a root TensorFlow makes a product with its
@@ -144,7 +147,7 @@ def _read(tables: list[Any]) -> Iterator[None]:
 
 def _looked_up(layer: Any, inputs: Any) -> Any:
     """As the layer does it, but of the variable, not of its value."""
-    table = layer._embeddings._value
+    table = tf_variable(table_of(layer))
     rows = inputs if inputs.dtype in (tf.int32, tf.int64) else tf.cast(inputs, tf.int32)
     from_end = rows + tf.cast(table.shape[0], rows.dtype)
     found = tf.gather(table, tf.where(rows < 0, from_end, rows))
@@ -153,7 +156,7 @@ def _looked_up(layer: Any, inputs: Any) -> Any:
 
 def _tables(model: Any) -> list[Any]:
     """Layers whose table is changed by its gradient and nothing else."""
-    return [layer for layer in model._flatten_layers() if _is_plain(layer)]
+    return [layer for layer in flatten_layers(model) if _is_plain(layer)]
 
 
 def _is_plain(layer: Any) -> bool:
@@ -161,6 +164,6 @@ def _is_plain(layer: Any) -> bool:
         return False
     if layer.lora_enabled or getattr(layer, "quantization_mode", None):
         return False
-    table = layer._embeddings
+    table = table_of(layer)
     bound = layer.embeddings_regularizer or table.constraint
     return bool(table.trainable) and table.dtype == "float32" and not bound

@@ -15,11 +15,11 @@ from typing import Any, Final
 import keras
 import tensorflow as tf
 
+from uncork.compat.keras3.optimizer import STRATEGY_UPDATE, owner_of
 from uncork.compat.tf.functions import has_traces, traces
 from uncork.training.optimizer.fused_updates import count_fusable_weights, update_with_kernels
 from uncork.training.tracing.scoped_override import ScopedOverride, wrap_traced
 
-_UPDATE: Final = "_distributed_tf_update_step"
 _NONE: Final = "TensorFlow has no kernel for the optimizer that updates its weights"
 
 
@@ -78,10 +78,10 @@ def _update(optimizer: Any, strategy: Any, pairs: Any, rate: Any) -> None:
 
 def _owner() -> Any:
     """Of the optimizers' method; on its backend for TensorFlow alone they have it."""
-    return next(each for each in keras.optimizers.Optimizer.__mro__ if _UPDATE in vars(each))
+    return owner_of(keras.optimizers.Optimizer, STRATEGY_UPDATE)
 
 
-_place = ScopedOverride(_owner, _UPDATE, tf.autograph.experimental.do_not_convert(_update))
+_place = ScopedOverride(_owner, STRATEGY_UPDATE, tf.autograph.experimental.do_not_convert(_update))
 
 
 def count_fusable_weights_in(function: Any) -> int:

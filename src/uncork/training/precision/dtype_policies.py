@@ -8,6 +8,7 @@ from typing import Any
 
 import keras
 
+from uncork.compat.keras3.layers import flatten_layers
 from uncork.core.edits.step import DtypePolicy
 from uncork.training.precision.float32_layers import (
     find_precision_sensitive_layers,
@@ -21,7 +22,7 @@ _SWITCHABLE = ("float32", *MIXED_POLICIES)
 
 def dtype_policies(model: Any) -> tuple[str, ...]:
     """Names of the dtype policies in use, in order of first appearance."""
-    return tuple(dict.fromkeys(layer.dtype_policy.name for layer in model._flatten_layers()))
+    return tuple(dict.fromkeys(layer.dtype_policy.name for layer in flatten_layers(model)))
 
 
 @contextmanager
@@ -31,7 +32,7 @@ def compute_in_float32(model: Any) -> Iterator[None]:
     Args:
         model: Built.
     """
-    written = [(layer, layer.dtype_policy) for layer in model._flatten_layers()]
+    written = [(layer, layer.dtype_policy) for layer in flatten_layers(model)]
     try:
         switch_policy(model, DtypePolicy(policy="float32"))
         yield
@@ -50,7 +51,7 @@ def switch_policy(model: Any, edit: DtypePolicy) -> None:
     kept = unchanged_layer_ids(
         model, edit.float32_layers, is_precision_conservative=edit.is_precision_conservative
     )
-    for layer in model._flatten_layers():
+    for layer in flatten_layers(model):
         if id(layer) not in kept and is_switched(layer, edit.policy):
             set_policy(layer, edit.policy)
 
@@ -70,7 +71,7 @@ def unchanged_layer_ids(
     """
     if is_precision_conservative and model.built:
         return set(map(id, (*find_random_layers(model), *find_precision_sensitive_layers(model))))
-    layers = [layer for layer in model._flatten_layers() if layer.name in float32_layers]
+    layers = [layer for layer in flatten_layers(model) if layer.name in float32_layers]
     missing = set(float32_layers) - {layer.name for layer in layers}
     return set(map(id, [*layers, *(find_random_layers(model) if missing else ())]))
 

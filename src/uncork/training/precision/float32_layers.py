@@ -12,7 +12,10 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import keras
-from keras.src.models.functional import Functional
+
+from uncork.compat.hook_targets import is_keras_layer_class
+from uncork.compat.keras3.functional import Functional, calls_of, history_of, nodes_of
+from uncork.compat.keras3.layers import flatten_layers, seed_generators
 
 # Their own product over what was dropped takes either dtype, and what follows it casts.
 _ATTENTION: Final = (keras.layers.MultiHeadAttention, keras.layers.GroupQueryAttention)
@@ -41,9 +44,9 @@ def find_random_layers(model: Any) -> tuple[Any, ...]:
     Args:
         model: As of :func:`random_layer_names`.
     """
-    containers = [each for each in model._flatten_layers() if _hands_on(each)]
+    containers = [each for each in flatten_layers(model) if _hands_on(each)]
     found = (each for container in containers for each in _within(container.layers))
-    inner = (layer for each in found for layer in each._flatten_layers())
+    inner = (layer for each in found for layer in flatten_layers(each))
     return tuple({id(layer): layer for layer in inner}.values())
 
 
@@ -55,14 +58,13 @@ def _hands_on(layer: Any) -> bool:
 def _within(layers: list[Any]) -> Iterator[Any]:
     for layer in layers:
         if type(layer) in _ATTENTION:
-            yield from _within(layer._flatten_layers(include_self=False))
+            yield from _within(flatten_layers(layer, include_self=False))
         elif _only_draws(layer):
             yield layer
 
 
 def _only_draws(layer: Any) -> bool:
-    is_keras_s = type(layer).__module__.startswith("keras.src.layers.")
-    return is_keras_s and bool(layer._seed_generators) and not layer.weights
+    return is_keras_layer_class(type(layer)) and bool(seed_generators(layer)) and not layer.weights
 
 
 # Sums and differences of many numbers, which 8 or 11 bits round away.
@@ -106,7 +108,7 @@ def find_precision_sensitive_layers(model: Any) -> tuple[Any, ...]:
     if not _contains_layers(model):
         return ()
     norms = (layer for layer in _handed_on(model) if isinstance(layer, _NORMALIZING))
-    inner = (layer for each in (*_last(model), *norms) for layer in each._flatten_layers())
+    inner = (layer for each in (*_last(model), *norms) for layer in flatten_layers(each))
     return tuple({id(layer): layer for layer in inner}.values())
 
 
@@ -128,15 +130,15 @@ def _last(model: Any) -> Iterator[Any]:
         return
     tensors, seen = list(keras.tree.flatten(model.outputs)), set[int]()
     # A layer may stand in other models as well.
-    own = {id(node) for nodes in model._nodes_by_depth.values() for node in nodes}
+    own = {id(node) for node in nodes_of(model)}
     while tensors:
-        layer = tensors.pop()._keras_history.operation
+        layer = history_of(tensors.pop()).operation
         if id(layer) in seen or not isinstance(layer, keras.layers.Layer):
             continue
         seen.add(id(layer))
         yield from _last(layer) if _contains_layers(layer) else [layer]
         if not layer.weights:
-            nodes = [node for node in layer._inbound_nodes if id(node) in own]
+            nodes = [node for node in calls_of(layer) if id(node) in own]
             tensors += [tensor for node in nodes for tensor in node.input_tensors]
 
 

@@ -14,8 +14,9 @@ from typing import Any
 
 import keras
 import tensorflow as tf
-from keras.src.backend import get_keras_mask, set_keras_mask
 
+from uncork.compat.keras3.backend import get_keras_mask, set_keras_mask
+from uncork.compat.keras3.layers import flatten_layers
 from uncork.pycode.frames.layer_registry import LayerRegistry
 from uncork.training.precision.dtype_policies import (
     MIXED_POLICIES,
@@ -131,7 +132,7 @@ def _computing_in(policy: str, keep: tuple[str, ...], *, careful: bool) -> Itera
             return call(layer, *args, **kwargs)
         with tf.init_scope():  # a layer may keep numbers of its own, and keeps them longer
             kept = unchanged_layer_ids(layer, keep, is_precision_conservative=careful)
-            for each in layer._flatten_layers():
+            for each in flatten_layers(layer):
                 if id(each) not in own and id(each) not in kept and is_switched(each, policy):
                     own[id(each)] = (each, each.dtype_policy)
                     set_policy(each, policy)

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import tensorflow as tf
 
+from uncork.compat.keras3.layers import flatten_layers
 from uncork.core.base.errors import EditRefused
 from uncork.core.edits.step import (
     DtypePolicy,
@@ -158,7 +159,7 @@ def _check_xla(
 def _check_no_function_inside(model: Any) -> None:
     """Refuse layers that keep their own traces: later callers would get them, too."""
     compiled = tf.types.experimental.GenericFunction
-    for layer in model._flatten_layers():
+    for layer in flatten_layers(model):
         for held in (layer, *type(layer).__mro__):
             for name, value in vars(held).items():
                 if isinstance(value, compiled) and name not in _OF_KERAS:
@@ -201,7 +202,7 @@ def _check_policy(policies: tuple[str, ...], edit: DtypePolicy) -> None:
 
 
 def _check_kept(model: Any, edit: DtypePolicy) -> None:
-    missing = set(edit.float32_layers) - {layer.name for layer in model._flatten_layers()}
+    missing = set(edit.float32_layers) - {layer.name for layer in flatten_layers(model)}
     if edit.is_precision_conservative and not model.built and missing:
         raise EditRefused(
             "the model has no weights yet when fit is called, so its output layers are "

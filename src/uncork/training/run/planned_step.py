@@ -10,6 +10,9 @@ from typing import Any, Final
 import keras
 import tensorflow as tf
 
+from uncork.compat.keras3.layers import flatten_layers, learning_setting, set_learning_setting
+from uncork.compat.keras3.model_state import compile_config, compile_loss, compile_metrics
+from uncork.compat.keras3.trainer import IN_FIT
 from uncork.core.edits.step import JitCompile, StepEdit
 from uncork.training.input.array_feed import PipelineRewrite, rewrite_array_pipeline
 from uncork.training.input.feed import Feed
@@ -198,19 +201,19 @@ class PlannedStep:
 
 def _compiled(model: Any) -> list[Any]:
     """What a traced step holds on to, objects that ``compile`` makes anew among them."""
-    made = [vars(model).get(n) for n in ("_compile_loss", "_compile_metrics", "_compile_config")]
+    made = compile_loss(model), compile_metrics(model), compile_config(model)
     return [model, model.optimizer, *made, *model.weights]
 
 
 def _learning(model: Any) -> list[tuple[Any, bool]]:
     """Layers and weights, and which of them are to learn."""
     parts = [*_layers(model), *model.weights]
-    return [(part, part._trainable) for part in parts]
+    return [(part, learning_setting(part)) for part in parts]
 
 
 def _set_learning(learning: list[tuple[Any, bool]]) -> None:
     for part, learns in learning:
-        part._trainable = learns
+        set_learning_setting(part, learns)
 
 
 class _Written:
@@ -275,7 +278,7 @@ class _Written:
 
         @functools.wraps(method)
         def asked(model: Any, /, *args: Any, **kwargs: Any) -> Any:
-            of_fit = kwargs.get("_use_cached_eval_dataset", False)  # its own validation
+            of_fit = kwargs.get(IN_FIT, False)  # its own validation
             if of_fit or not any(id(layer) in self._policies for layer in _layers(model)):
                 return method(model, *args, **kwargs)
             edited = _Written(self._model)
@@ -324,4 +327,4 @@ def _set(model: Any, attributes: dict[str, Any]) -> None:
 
 
 def _layers(model: Any) -> list[Any]:
-    return list(model._flatten_layers())
+    return flatten_layers(model)

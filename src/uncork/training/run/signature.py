@@ -8,6 +8,8 @@ from typing import Any
 
 import keras
 
+from uncork.compat.keras3.layers import flatten_layers
+from uncork.compat.keras3.model_state import compile_loss, given_loss, given_metrics
 from uncork.core.base.record import digest
 from uncork.core.documents.workload import ModelSignature
 from uncork.pycode.purity.reachability import named_code_digest
@@ -55,8 +57,7 @@ def _without_rates(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _loss(model: Any) -> str:
-    loss = getattr(model, "_compile_loss", None)
-    return "" if loss is None else _names(loss._user_loss)
+    return "" if compile_loss(model) is None else _names(given_loss(model))
 
 
 def _names(loss: Any) -> str:
@@ -74,11 +75,11 @@ def _names(loss: Any) -> str:
 def _own_code(model: Any) -> str:
     """Digest of the layers' classes, and of functions that they, losses and metrics are made of."""
     found: list[Any] = [type(model)]
-    for layer in model._flatten_layers():
+    for layer in flatten_layers(model):
         held = (value for value in vars(layer).values() if inspect.isfunction(value))
         found += [type(layer), *held]
-    for name, given in (("_compile_loss", "_user_loss"), ("_compile_metrics", "_user_metrics")):
-        asked = keras.tree.flatten(getattr(getattr(model, name, None), given, None))
+    for given in (given_loss(model), given_metrics(model)):
+        asked = keras.tree.flatten(given)
         found += [each if inspect.isfunction(each) else type(each) for each in asked if each]
     code = named_code_digest(*dict.fromkeys(found))
     return "" if code == named_code_digest() else code

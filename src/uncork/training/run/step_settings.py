@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any, Final
 
+from uncork.compat.keras3.layers import flatten_layers
+from uncork.compat.keras3.model_state import compile_metrics, exchange_compile_metrics
 from uncork.core.base.errors import EditRefused
 from uncork.core.edits.step import (
     DtypePolicy,
@@ -94,12 +96,11 @@ class StepSettings:
         flags = {name: getattr(model, name) for name in _FLAGS}
         policies = [(layer, layer.dtype_policy) for layer in self._layers()]
         eagerly = model.run_eagerly
-        # Keras would count what is set as an attribute among the layers of the model.
-        held, metrics = vars(model), vars(model).get("_compile_metrics")
+        metrics = compile_metrics(model)
         model.test_function = self._test_function
         try:
             if not self._metrics:
-                held["_compile_metrics"] = None
+                exchange_compile_metrics(model, None)
             apply_step_edits(model, self.edits)
             if self._compiled or has_tf_function(self.edits):
                 model.run_eagerly = False
@@ -116,7 +117,7 @@ class StepSettings:
             for layer, policy in policies:
                 set_policy(layer, policy)
             if not self._metrics:
-                held["_compile_metrics"] = metrics
+                exchange_compile_metrics(model, metrics)
             model.run_eagerly = eagerly
             for name, value in flags.items():
                 setattr(model, name, value)
@@ -167,7 +168,7 @@ class StepSettings:
 
     def _layers(self) -> list[Any]:
         touched = any(isinstance(edit, DtypePolicy) for edit in self.edits)
-        return list(self.model._flatten_layers()) if touched else []
+        return flatten_layers(self.model) if touched else []
 
 
 def apply_step_edits(model: Any, edits: tuple[StepEdit, ...]) -> None:

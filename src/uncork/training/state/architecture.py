@@ -15,8 +15,11 @@ from weakref import WeakKeyDictionary
 
 import keras
 import numpy as np
-from keras.src.models.functional import Functional
 
+from uncork.compat.hook_targets import is_keras_layer_class
+from uncork.compat.keras3.functional import Functional, calls_of, history_of, nodes_of
+from uncork.compat.keras3.layers import flatten_layers
+from uncork.compat.keras3.model_state import compile_config, compile_loss
 from uncork.core.base.record import digest
 
 # Of a layer's settings: what says nothing of what it computes, or is compared by itself.
@@ -27,7 +30,6 @@ _ELSEWHERE: Final = frozenset({
 _LONGEST: Final = 100
 # Of each model, what it was known by and the digest. Not on the model, where Keras would save it.
 _KNOWN: Final[WeakKeyDictionary[Any, tuple[Any, set[int], str]]] = WeakKeyDictionary()
-_KERAS_S: Final = "keras.src.layers."
 
 
 def architecture_digest(model: Any) -> str:
@@ -47,7 +49,7 @@ def architecture_digest(model: Any) -> str:
         >>> architecture_digest(model("relu")) == architecture_digest(model("exponential"))
         False
     """
-    made = tuple(id(vars(model).get(name)) for name in ("_compile_config", "_compile_loss"))
+    made = id(compile_config(model)), id(compile_loss(model))
     layers = set(map(id, model.layers))
     known = _KNOWN.get(model)
     # While it is built a model may make more of them: it is the same one.
@@ -58,7 +60,7 @@ def architecture_digest(model: Any) -> str:
 
 def _digest(model: Any) -> str:
     layers = list(_layers(model))
-    names = {layer.name: "input" for layer in model._flatten_layers()}
+    names = {layer.name: "input" for layer in flatten_layers(model)}
     names |= {layer.name: f"#{place}" for place, layer in enumerate(layers)}
     graphs = [layer for layer in layers if isinstance(layer, Functional)]
     wires = [wire for graph in graphs for wire in _wires(graph, names)]
@@ -73,10 +75,10 @@ def _layers(layer: Any, *, within_keras_s: bool = False) -> Iterator[Any]:
     """
     if isinstance(layer, keras.layers.InputLayer):
         return
-    is_keras_s = type(layer).__module__.startswith(_KERAS_S)
+    is_keras_s = is_keras_layer_class(type(layer))
     if not (within_keras_s and is_keras_s):
         yield layer
-    for inner in layer._flatten_layers(include_self=False, recursive=False):
+    for inner in flatten_layers(layer, include_self=False, recursive=False):
         yield from _layers(inner, within_keras_s=is_keras_s)
 
 
@@ -129,14 +131,13 @@ def _plain(value: Any, names: dict[str, str]) -> Any:
 
 def _wires(graph: Any, names: dict[str, str]) -> Iterator[str]:
     """Which operation reads what, and with which settings of the call, all by their places."""
-    depths = sorted(graph._nodes_by_depth, reverse=True)
-    nodes = [node for depth in depths for node in graph._nodes_by_depth[depth]]
+    nodes = nodes_of(graph)
     places = {id(node): place for place, node in enumerate(nodes)}
     inputs = {id(tensor): f"input {place}" for place, tensor in enumerate(graph.inputs)}
 
     def made(tensor: Any) -> Any:
-        history = tensor._keras_history
-        maker = history.operation._inbound_nodes[history.node_index]
+        history = history_of(tensor)
+        maker = calls_of(history.operation)[history.node_index]
         return inputs.get(id(tensor), (places.get(id(maker)), history.tensor_index))
 
     yield f"gives {[made(tensor) for tensor in graph.outputs]}"

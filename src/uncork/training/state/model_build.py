@@ -9,6 +9,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from uncork.compat.keras3.layers import flatten_layers
+from uncork.compat.keras3.model_state import build_symbolically
 from uncork.core.base.errors import WrongUse
 from uncork.training.state.snapshot import find_optimizers
 
@@ -25,10 +27,10 @@ def watch_late_built_layers(model: Any) -> Callable[[], bool]:
         >>> made()
         False
     """
-    unbuilt = (layer for layer in model._flatten_layers() if not layer.built)
+    unbuilt = (layer for layer in flatten_layers(model) if not layer.built)
     own = [each for each in unbuilt if not str(type(each).build.__module__).startswith("keras.")]
-    before = [len(list(layer._flatten_layers())) for layer in own]
-    return lambda: before != [len(list(layer._flatten_layers())) for layer in own]
+    before = [len(flatten_layers(layer)) for layer in own]
+    return lambda: before != [len(flatten_layers(layer)) for layer in own]
 
 
 def build_model(model: Any, batch: Any) -> None:
@@ -43,7 +45,7 @@ def build_model(model: Any, batch: Any) -> None:
             "an optimizer and a loss",
             'call model.compile(optimizer="adam", loss=...) before fit',
         )
-    if not model.built or any(not layer.built for layer in model._flatten_layers()):
+    if not model.built or any(not layer.built for layer in flatten_layers(model)):
         x, _, _ = keras.utils.unpack_x_y_sample_weight(batch)
         try:
             model(x, training=False)
@@ -65,13 +67,13 @@ def _trains_without_call(model: Any, batch: Any) -> bool:
     if type(model).train_step is keras.Model.train_step:
         return False
     _trace(model, batch)
-    return all(layer.built for layer in model._flatten_layers(include_self=False))
+    return all(layer.built for layer in flatten_layers(model, include_self=False))
 
 
 def _build_metrics(model: Any, batch: Any) -> None:
     """Metrics and losses make their variables on first use; a snapshot must know them all."""
     try:
-        model._symbolic_build(data_batch=batch)
+        build_symbolically(model, batch)
     except Exception:  # a custom train_step needs none of this, and then it may not apply
         return
 

@@ -11,6 +11,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from uncork.compat.keras3.layers import flatten_layers
 from uncork.compat.random_state import random_state, set_random_state
 from uncork.compat.tf.eager_context import async_wait
 
@@ -136,7 +137,7 @@ def find_untracked_variables(model: Any) -> list[tuple[str, Any]]:
         ['seen']
     """
     found: dict[int, tuple[str, Any]] = {}
-    for layer in model._flatten_layers():
+    for layer in flatten_layers(model):
         for name, value in vars(layer).items():
             if name.startswith(_TRACKING):
                 continue

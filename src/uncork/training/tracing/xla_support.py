@@ -7,6 +7,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any, Final
 
+from uncork.compat.keras3.layers import flatten_layers
 from uncork.compat.tf.devices import is_op_determinism_enabled
 from uncork.pycode.frames.stack import format_location, is_user_file
 
@@ -41,10 +42,10 @@ def xla_refusal(model: Any, excluded_layers: Collection[Any] = ()) -> str | None
     """
     if is_op_determinism_enabled():
         return "op determinism is enabled, and Keras then disables XLA"
-    vetoes = [layer for layer in model._flatten_layers() if not layer.supports_jit]
+    vetoes = [layer for layer in flatten_layers(model) if not layer.supports_jit]
     # A model that holds such a layer says the same of itself.
     alone = [layer for layer in vetoes if not getattr(layer, "layers", None)] or vetoes
-    elsewhere = {id(inner) for layer in excluded_layers for inner in layer._flatten_layers()}
+    elsewhere = {id(inner) for layer in excluded_layers for inner in flatten_layers(layer)}
     alone = [layer for layer in alone if id(layer) not in elsewhere]
     if not alone:
         return None

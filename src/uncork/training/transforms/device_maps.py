@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import tensorflow as tf
 
+from uncork.compat.keras3.model_state import strategy_of
 from uncork.core.base.errors import EditRefused
 from uncork.core.edits.step import LayersInInput, MapOnDevice, StepEdit, find_map_on_device
 from uncork.core.evidence.stage import StepOffload
@@ -57,7 +58,7 @@ class MapInStep:
     """
 
     def __init__(self, model: Any, edit: MapOnDevice, *, has_constant_arrays: bool = False) -> None:
-        if model.run_eagerly or model._distribute_strategy is not None:
+        if model.run_eagerly or strategy_of(model) is not None:
             raise EditRefused(
                 "the model runs eagerly, or under a tf.distribute strategy",
                 "a compiled step on one device",

@@ -14,6 +14,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from uncork.compat.keras3.model_state import given_loss, given_metrics, given_weighted_metrics
 from uncork.core.base.errors import describe_error
 from uncork.pycode.purity.guards import StateGuards, UnguardedError
 from uncork.pycode.purity.observed_call import observe_call
@@ -25,11 +26,7 @@ def create_guards(model: Any) -> StateGuards:
     Raises:
         UnguardedError: It reads what cannot be watched.
     """
-    given = (
-        getattr(getattr(model, "_compile_loss", None), "_user_loss", None),
-        getattr(getattr(model, "_compile_metrics", None), "_user_metrics", None),
-        getattr(getattr(model, "_compile_metrics", None), "_user_weighted_metrics", None),
-    )
+    given = given_loss(model), given_metrics(model), given_weighted_metrics(model)
     return StateGuards(model, model.optimizer, *tf.nest.flatten(given))
 
 

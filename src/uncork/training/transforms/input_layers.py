@@ -15,8 +15,28 @@ from typing import Any, Final, NamedTuple
 
 import keras
 import tensorflow as tf
-from keras.src.models.functional import Functional, operation_fn
 
+from uncork.compat.keras3.functional import (
+    Functional,
+    functional_in,
+    inputs_structure,
+    nodes_of,
+    operation_fn,
+    outputs_structure,
+    standardize_inputs,
+)
+from uncork.compat.keras3.layers import (
+    flatten_layers,
+    own_non_trainable_variables,
+    own_trainable_variables,
+    seed_generators,
+    takes_training,
+)
+from uncork.compat.keras3.model_state import (
+    jit_compile_setting,
+    set_jit_compile_setting,
+    strategy_of,
+)
 from uncork.compat.tfdata.dataset_fields import parameter
 from uncork.core.base.errors import EditRefused
 from uncork.core.edits.step import JitCompile, LayersInInput, StepEdit
@@ -68,7 +88,7 @@ def find_preprocessing_layers(model: Any) -> tuple[Any, ...]:
 
 def has_random_layers(layers: tuple[Any, ...]) -> bool:
     """Whether some of these layers use random numbers."""
-    return any(each._seed_generators for layer in layers for each in layer._flatten_layers())
+    return any(seed_generators(each) for layer in layers for each in flatten_layers(layer))
 
 
 class LayersInPipeline:
@@ -95,7 +115,7 @@ class LayersInPipeline:
             not found
             or list(map(_uncounted, found)) != list(map(_uncounted, edit.layer_names))
             or model.run_eagerly
-            or model._distribute_strategy is not None
+            or strategy_of(model) is not None
         ):
             raise EditRefused(
                 f"the model starts with {', '.join(found) or 'a trainable layer'}",
@@ -148,8 +168,8 @@ class LayersInPipeline:
 
     def _check(self, function: Any) -> None:
         """Run ahead of the training, they must neither see what it sets nor call into Python."""
-        inner = [each for layer in self.layers for each in layer._flatten_layers()]
-        seeds = [generator.state for each in inner for generator in each._seed_generators]
+        inner = [each for layer in self.layers for each in flatten_layers(layer)]
+        seeds = [generator.state for each in inner for generator in seed_generators(each)]
         adapted = [v for each in inner if isinstance(each, _ADAPTED) for v in each.variables]
         known = {id(variable.value) for variable in (*seeds, *adapted)}
         others = [v.name for v in function.variables if id(v) not in known]
@@ -199,19 +219,19 @@ class LayersInPipeline:
     @contextmanager
     def _with_xla(self) -> Iterator[None]:
         """Where it compiles the step alone, Keras's own setting would warn, and leave it off."""
-        written = self._model._jit_compile
+        written = jit_compile_setting(self._model)
         if self.compiled:
-            self._model._jit_compile = True
+            set_jit_compile_setting(self._model, True)
         try:
             yield
         finally:
-            self._model._jit_compile = written
+            set_jit_compile_setting(self._model, written)
 
     def _begun(self, *batch: Any) -> PreprocessedBatch:
         assert self._graph is not None
-        (made,) = self._graph._standardize_inputs(batch[0])
+        (made,) = standardize_inputs(self._graph, batch[0])
         for layer in self.layers:
-            made = layer(made, training=True) if layer._call_has_training_arg else layer(made)
+            made = layer(made, training=True) if takes_training(layer) else layer(made)
         return PreprocessedBatch(batch, made)
 
     def _call(self, made: Any) -> Any:
@@ -230,15 +250,14 @@ def _uncounted(name: str) -> str:
 
 def _run_from(graph: Any, values: dict[int, Any], training: Any) -> Any:
     """What a functional model gives, begun at some tensors inside it: by their ``id``, in place."""
-    for depth in sorted(graph._nodes_by_depth, reverse=True):
-        for node in graph._nodes_by_depth[depth]:
-            if node.is_input or any(id(x) not in values for x in node.arguments.keras_tensors):
-                continue
-            args, kwargs = node.arguments.fill_in(values)
-            found = operation_fn(node.operation, training=training)(*args, **kwargs)
-            values |= zip(map(id, node.outputs), keras.tree.flatten(found), strict=True)
+    for node in nodes_of(graph):
+        if node.is_input or any(id(x) not in values for x in node.arguments.keras_tensors):
+            continue
+        args, kwargs = node.arguments.fill_in(values)
+        found = operation_fn(node.operation, training=training)(*args, **kwargs)
+        values |= zip(map(id, node.outputs), keras.tree.flatten(found), strict=True)
     outputs = [values[id(x)] for x in graph.outputs]
-    packed = keras.tree.pack_sequence_as(graph._outputs_struct, outputs)
+    packed = keras.tree.pack_sequence_as(outputs_structure(graph), outputs)
     is_single = isinstance(packed, list | tuple) and len(packed) == 1
     return packed[0] if is_single else packed  # as Keras gives it
 
@@ -271,17 +290,17 @@ def _graph_of(model: Any) -> Any | None:
     """The functional model in it, where nothing but its layers is run, on one input."""
     kind = type(model)
     sequential = isinstance(model, keras.Sequential) and kind.call is keras.Sequential.call
-    graph = model._functional if sequential else model
+    graph = functional_in(model) if sequential else model
     if not sequential and kind.call is not Functional.call:
         return None
     single = isinstance(graph, Functional) and len(graph.inputs) == 1
     # An input with a name is taken out of a dictionary, which is no tensor to begin with.
-    return graph if single and not isinstance(graph._inputs_struct, dict) else None
+    return graph if single and not isinstance(inputs_structure(graph), dict) else None
 
 
 def _chain(graph: Any) -> Iterator[tuple[Any, Any]]:
     """Layers from the input on, each with what it gives, as long as they may leave the step."""
-    nodes = [n for level in graph._nodes_by_depth.values() for n in level if not n.is_input]
+    nodes = [node for node in nodes_of(graph) if not node.is_input]
     at, outputs = graph.inputs[0], {id(each) for each in graph.outputs}
     while True:
         users = [n for n in nodes if any(each is at for each in n.arguments.keras_tensors)]
@@ -310,7 +329,7 @@ def _may_leave(layer: Any) -> bool:
     """It learns nothing, counts nothing and adds nothing to the loss."""
     if not isinstance(layer, keras.layers.Layer):
         return False
-    inner = list(layer._flatten_layers())
+    inner = flatten_layers(layer)
     return not (
         any(isinstance(each, keras.layers.Masking) for each in inner)  # a mask stays behind
         or layer.trainable_weights
@@ -323,5 +342,5 @@ def _may_leave(layer: Any) -> bool:
 
 def _sets_variables(layer: Any) -> bool:
     """Perhaps: it has some of its own, beside the seeds that it draws from."""
-    own = [*layer._trainable_variables, *layer._non_trainable_variables]
+    own = [*own_trainable_variables(layer), *own_non_trainable_variables(layer)]
     return bool(own) and not isinstance(layer, _ADAPTED)

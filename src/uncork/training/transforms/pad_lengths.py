@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
+from uncork.compat.keras3.model_state import strategy_of
 from uncork.compat.tfdata.dataset_fields import parameter
 from uncork.core.base.errors import EditRefused
 from uncork.core.edits.step import LayersInInput, MapOnDevice, PadLengths, StepEdit
@@ -42,7 +43,7 @@ class PaddedFeed:
     """
 
     def __init__(self, model: Any, edit: PadLengths) -> None:
-        if not model.jit_compile or model._distribute_strategy is not None:
+        if not model.jit_compile or strategy_of(model) is not None:
             raise EditRefused(
                 "the model runs without XLA, or under a tf.distribute strategy",
                 "jit_compile=True on one device",
