@@ -17,7 +17,19 @@ import pytest
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "uncork"
 # Packages whose messages are in plain words. The last step is to hold all packages to it.
-PACKAGES = ("rules", "report", "cli", "codemod", "core")
+PACKAGES = (
+    "rules",
+    "report",
+    "cli",
+    "codemod",
+    "core",
+    "compat",
+    "pycode",
+    "measure",
+    "pipeline",
+    "training",
+    "capture",
+)
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
 TEMPLATES = sorted((SOURCE / "report").rglob("*.j2"))
 

@@ -38,7 +38,7 @@ def test_what_the_autotuner_chose_is_told_of_the_bottleneck():
     shown = uncork.explain(data, budget=1.0)
     chosen = shown.record.stages[1].autotuned_parallelism
     assert chosen >= 1
-    assert f"The bottleneck, map, runs {chosen} at once, auto." in str(shown)
+    assert f"The bottleneck, map, runs {chosen} in parallel, auto." in str(shown)
 
 
 def test_branches_stand_indented_above_what_joins_them():

@@ -45,7 +45,7 @@ def test_parts_cost_less_where_they_will_do():
 
 @pytest.mark.parametrize("optimization", [LargerBatchOptimization(), KerasBackendOptimization()])
 def test_what_would_take_more_memory_is_not_tried(optimization):
-    assert "made again" in reason(optimization, observed(memory_overflow=FOUND))
+    assert "recomputed" in reason(optimization, observed(memory_overflow=FOUND))
 
 
 @pytest.mark.parametrize("name", ["custom loop", "distributed", "eager"])

@@ -29,7 +29,7 @@ def test_each_is_a_trap_that_its_evidence_names():
     first, second = found(LOST, TWICE)
     assert {first.cause, second.cause} == {"keras_defect"}
     assert {first.severity, second.severity} == {"correctness"}
-    assert first.evidence == "loss_scaling_lost: no loss is scaled"
+    assert first.evidence == "loss_scaling_lost: Keras does not scale the loss"
     assert (first.at, second.at) == ("train.py:33", "train.py:9")
 
 
