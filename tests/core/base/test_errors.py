@@ -7,6 +7,7 @@ from uncork.core.base import errors, exit_codes
 TREE = [
     (errors.WrongUse, exit_codes.WRONG_USE),
     (errors.MissingTensorFlow, exit_codes.WRONG_USE),
+    (errors.MissingPrivateApi, exit_codes.WRONG_USE),
     (errors.PlanRefused, exit_codes.WRONG_USE),
     (errors.EditRefused, exit_codes.WRONG_USE),
     (errors.PatchRefused, exit_codes.WRONG_USE),
