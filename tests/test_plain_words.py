@@ -29,6 +29,9 @@ PACKAGES = (
     "pipeline",
     "training",
     "capture",
+    "engine",
+    "api",
+    "verify",
 )
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
 TEMPLATES = sorted((SOURCE / "report").rglob("*.j2"))

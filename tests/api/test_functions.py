@@ -225,7 +225,7 @@ def test_a_dataset_whose_files_cannot_be_filled_stays_as_it_is(monkeypatch, tmp_
     )
     assert uncork.optimize(data, disk_cache=tmp_path, quiet=True) is data
     told = capsys.readouterr().err
-    assert "stays as it is" in told
+    assert "stays unmodified" in told
     assert "too large" in told
     remove_process_folder(str(tmp_path))
 
@@ -368,13 +368,13 @@ class Counted(keras.utils.PyDataset):
 
 def test_what_reading_has_moved_on_is_said(capsys) -> None:
     uncork.diagnose(mlp(), Counted(), budget=2.0, quiet=True)
-    assert "make the data anew" in capsys.readouterr().err
+    assert "create the data again" in capsys.readouterr().err
     uncork.explain(tf.data.Dataset.range(9), budget=0.1)
     assert capsys.readouterr().err == ""
 
 
 def test_a_page_does_not_take_the_place_of_its_plan(tuned, tmp_path: Path) -> None:
-    with pytest.raises(WrongUse, match="place of the report"):
+    with pytest.raises(WrongUse, match="would be both the report"):
         tuned[2].save(tmp_path / "plan.html")
     tuned[2].save(tmp_path / "plan.json")
     assert {path.name for path in tmp_path.iterdir()} == {"plan.json", "plan.html"}
@@ -395,4 +395,4 @@ class OfWords(keras.utils.PyDataset):
 
 def test_a_layer_in_a_loader_is_not_said_to_have_moved(capsys) -> None:
     uncork.diagnose(mlp(), OfWords(), budget=2.0, quiet=True)
-    assert "make the data anew" not in capsys.readouterr().err
+    assert "create the data again" not in capsys.readouterr().err

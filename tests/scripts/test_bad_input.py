@@ -67,10 +67,10 @@ def test_a_script_that_raises_before_training(write: Write, uncork: Run, tmp_pat
     ("text", "code", "said"),
     [
         ("print('hello')", 3, "without training"),
-        ("import sys; sys.exit(3)", 1, "ended itself with 3"),
+        ("import sys; sys.exit(3)", 1, "exited with 3"),
         ("import sys; sys.exit()", 3, "without training"),
-        ("import os; os._exit(0)", 3, "ended itself (os._exit)"),
-        (HEAD + "mlp().fit(x[:8], y[:8], batch_size=8)", 3, "no training call does enough work"),
+        ("import os; os._exit(0)", 3, "ended its process (os._exit)"),
+        (HEAD + "mlp().fit(x[:8], y[:8], batch_size=8)", 3, "no training call is long enough"),
     ],
     ids=["never trains", "exits with a code", "exits", "leaves", "trains for one step"],
 )
@@ -140,7 +140,7 @@ def test_a_data_error_behind_many_good_steps(write: Write, uncork: Run, tmp_path
     done = uncork("diagnose", "--quiet", "train.py")
     assert done.returncode == 1
     assert "truncated record" in done.stderr or "corrupted record" in done.stderr
-    assert "uncork: so the training at train.py:17 ended while it was looked at" in done.stderr
+    assert "uncork: this error ended the training at train.py:17" in done.stderr
     assert left_behind(tmp_path) == []
 
 

@@ -67,7 +67,7 @@ def same_weights(cwd: Path, name: str) -> None:
 def test_weights_are_those_of_plain_python_and_no_file_stays(trained: Path, tmp_path: Path) -> None:
     done = train(trained, planned(trained, tmp_path), "files")
     assert done.returncode == 0, done.stderr
-    assert "uncork: " not in done.stderr.replace("uncork: the plan was proved on another", "")
+    assert "uncork: " not in done.stderr.replace("uncork: the plan was proven on another", "")
     same_weights(trained, "files")
     assert not list(tmp_path.iterdir())
 
@@ -97,8 +97,8 @@ def test_an_error_while_they_are_written_names_the_folder_and_what_to_do(
 
     done = train(trained, planned(trained, tmp_path), "little", preexec_fn=little_room)
     assert done.returncode == 1
-    assert f"the cache that the plan keeps in files in {tmp_path}" in done.stderr
-    assert "make room, or tune again without --disk-cache" in done.stderr
+    assert f"the plan's disk cache in {tmp_path}" in done.stderr
+    assert "free disk space, or tune again without --disk-cache" in done.stderr
     assert not list(tmp_path.iterdir())
 
 

@@ -92,7 +92,7 @@ def test_what_draws_is_told_to_be_resampled(tmp_path: Any) -> None:
     proof = subject.prove_step(subject.original.with_step_edits((first,)), "exact", 30.0)
     subject.restore()
     assert (proof.passed, proof.kind) == (True, "resampled")
-    assert "run ahead of the training" in proof.detail
+    assert "are ahead of the training" in proof.detail
 
 
 def test_what_draws_nothing_is_exact(tmp_path: Any) -> None:
@@ -111,7 +111,7 @@ def test_another_beginning_is_refused_aloud(tmp_path: Any, capsys: Any) -> None:
     with pytest.raises(PlanRefused, match="begins with another"):
         PlanListener(made, strict=True).fit(other)
     PlanListener(made, strict=False).fit(other)
-    assert "trains as written, without the plan" in capsys.readouterr().err
+    assert "trains unmodified, without the plan" in capsys.readouterr().err
 
 
 def test_classes_that_are_weighted_are_refused_aloud(tmp_path: Any) -> None:

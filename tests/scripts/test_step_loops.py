@@ -222,8 +222,8 @@ BEHIND_IT = """
     [
         (SIGNED, 0, "samples/s"),
         (IN_A_THREAD, 0, "samples/s"),
-        (GIVEN_THE_ITERATOR, 3, "is given an iterator"),
-        (BEHIND_IT, 3, "ended by itself before it was measured"),
+        (GIVEN_THE_ITERATOR, 3, "receives an iterator"),
+        (BEHIND_IT, 3, "ended before it was measured"),
     ],
     ids=["a signature", "fed by a thread", "given the iterator", "another one behind it"],
 )

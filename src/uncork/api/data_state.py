@@ -25,8 +25,8 @@ def preserve_data_state(data: Any) -> Iterator[None]:
         yield
     if before and _python_state(data) != before:
         sys.stderr.write(
-            "uncork: what the Python code of the data keeps was moved on by reading them: make the "
-            "data anew before you train on them\n"
+            "uncork: reading the data has changed the state of its Python code: create the "
+            "data again before you train on it\n"
         )
 
 

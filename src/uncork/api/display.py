@@ -57,8 +57,8 @@ class Displayable(Generic[R]):
         path, page = Path(path), Path(path).with_suffix(".html")
         if path == page:
             raise WrongUse(
-                f"{path} is the place of the report and of what it is drawn from",
-                "the name of the JSON file; the report goes beside it",
+                f"{path} would be both the report and its JSON file",
+                "the name of the JSON file; the report is saved next to it",
                 f"save({str(path.with_suffix('.json'))!r})",
             )
         text = (

@@ -117,7 +117,7 @@ def tune(
     """
     begin, policy = time.monotonic(), policy or Policy()
     if not isinstance(policy, Policy):
-        raise WrongUse(f"{policy!r} is no policy", "uncork.Policy(loosest='exact')")
+        raise WrongUse(f"{policy!r} is not a policy", "uncork.Policy(loosest='exact')")
     machine, journal = this_machine(), _journal(quiet)
     with _examined(model, data, {**fit, "epochs": epochs}) as subject:
         walk = _walked(subject, policy, journal, reserved_s=_FINAL_BUDGET_S)
@@ -187,12 +187,12 @@ def optimize(
     """
     if not isinstance(dataset, tf.data.Dataset):
         raise WrongUse(
-            f"a {type(dataset).__name__} is no tf.data.Dataset",
+            f"a {type(dataset).__name__} is not a tf.data.Dataset",
             "a tf.data.Dataset",
-            "uncork.tune(model, data) takes arrays and PyDatasets, too",
+            "uncork.tune(model, data) accepts arrays and PyDatasets, too",
         )
     if strict not in GUARANTEES:
-        raise WrongUse(f"there is no promise {strict!r}", f"one of {', '.join(GUARANTEES)}")
+        raise WrongUse(f"there is no guarantee {strict!r}", f"one of {', '.join(GUARANTEES)}")
     at = user_line(sys._getframe(1))
     with tempfile.TemporaryDirectory(prefix="uncork-") as scratch, preserve_data_state(dataset):
         subject = DatasetSubject(dataset, epochs=epochs, at=at, scratch=scratch)
@@ -217,7 +217,7 @@ def optimize(
         fill_disk_caches(made)  # files that are not complete may have one reader only
         return made.dataset
     except EditRefused as refusal:
-        sys.stderr.write(f"uncork: the dataset stays as it is: {refusal}\n")
+        sys.stderr.write(f"uncork: the dataset stays unmodified: {refusal}\n")
         return dataset
 
 
@@ -259,13 +259,13 @@ def _plan(plan: object) -> Plan:
     loaded = load_plan(Path(record)) if isinstance(record, str | Path) else record
     if not isinstance(loaded, Plan):
         raise PlanRefused(
-            f"a {type(loaded).__name__} is no plan",
-            "what uncork.tune returned, or the path of a plan.json",
+            f"a {type(loaded).__name__} is not a plan",
+            "the result of uncork.tune, or the path of a plan.json",
             "plan = uncork.tune(model, data)",
         )
     if loaded.before.workload.kind != "fit":
         raise PlanRefused(
-            f"the plan was made for the custom loop at {loaded.before.workload.at}",
+            f"the plan is for the custom loop at {loaded.before.workload.at}",
             "a plan for a Model.fit",
             "run the script of that loop: uncork run --plan PLAN SCRIPT",
         )
@@ -332,8 +332,8 @@ def _apart(data: Any) -> Any:
     except Exception as error:
         name = type(data).__name__
         raise WrongUse(
-            f"{name} does something between epochs, and cannot be copied: {error}",
-            "a loader that trials can read without moving it on",
+            f"{name} changes between epochs, and cannot be copied: {error}",
+            "a loader that trials can read without changing its state",
             f"give {name} a __deepcopy__, or tune the whole script: uncork tune SCRIPT",
         ) from error
 
@@ -343,7 +343,7 @@ def _bound(model: Any, data: Any, arguments: dict[str, Any]) -> dict[str, Any]:
     require_tensorflow()
     if not isinstance(model, keras.Model):
         raise WrongUse(
-            f"a {type(model).__name__} is no Keras model",
+            f"a {type(model).__name__} is not a Keras model",
             "a compiled keras.Model",
             "uncork.optimize(dataset) works without a model",
         )
@@ -362,7 +362,7 @@ def _bound(model: Any, data: Any, arguments: dict[str, Any]) -> dict[str, Any]:
     try:
         bound = own.bind(model, **named)
     except TypeError as error:
-        raise WrongUse(f"fit cannot take these arguments: {error}", "Keras's own") from error
+        raise WrongUse(f"fit does not accept these arguments: {error}", "Keras's own") from error
     bound.apply_defaults()
     return {**{k: v for k, v in bound.arguments.items() if k != "self"}, **extra}
 

@@ -258,7 +258,7 @@ def test_what_somebody_else_has_written_since_is_left(old, kept):
         )
     (told,) = restore_files(kept).lost_files
     assert told.startswith(f"{old} (a copy is at ")
-    assert Path(told.rpartition(" is ")[2].rstrip(")")).read_bytes() == OLD
+    assert Path(told.rpartition(" is at ")[2].rstrip(")")).read_bytes() == OLD
     assert old.read_bytes() == b"the best"
 
 
@@ -479,5 +479,5 @@ def test_a_large_file_that_somebody_else_has_written_since_is_told(old, kept, mo
     time.sleep(0.02)
     old.write_bytes(b"of a training that is running")
     (told,) = restore_files(kept).lost_files
-    assert Path(told.rpartition("is ")[2].removesuffix(" now)")).read_bytes() == OLD
+    assert Path(told.rpartition("now at ")[2].removesuffix(")")).read_bytes() == OLD
     assert old.read_bytes() == b"of a training that is running"

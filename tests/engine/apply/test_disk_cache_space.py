@@ -154,7 +154,7 @@ def test_a_look_at_the_first_batch_does_not_keep_the_files_from_the_loop(folder:
 def test_an_error_of_its_files_is_told(folder: str) -> None:
     made = planned(folder, 2 * 10**9)
     error = OSError(f"{folder}/.uncork-cache-a1/0/cache_0.data-00000-of-00001; No space left")
-    assert f"in {folder}: it needs about 2 GB there; make room" in disk_cache_error_hint(
+    assert f"in {folder}: it needs about 2 GB there; free disk space" in disk_cache_error_hint(
         made, error
     )
     assert disk_cache_error_hint(made, OSError("No space left on device")) == ""

@@ -83,7 +83,7 @@ def test_datasets_that_are_made_anew_for_each_pass_are_not_cached_for_ever(
         True
     ] * 12
     told = capsys.readouterr().err
-    assert told.count("makes its dataset anew") == 1
+    assert told.count("creates a new dataset") == 1
     assert not any(_EDITED in vars(each) for each in made)
 
 
@@ -104,7 +104,7 @@ def test_what_keeps_nothing_is_of_use_for_any_dataset(capsys: pytest.CaptureFixt
     for _ in range(20):
         other = numbers()
         assert planned.dataset(other, "train.py:3") is not other
-    assert "anew" not in capsys.readouterr().err
+    assert "creates a new dataset" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("sizes", "fits"), [((1_000,), True), ((10**15,), False)])
@@ -127,7 +127,7 @@ def test_what_is_read_ahead_needs_room_as_well() -> None:
             )
         )
     )
-    with pytest.raises(EditRefused, match="read ahead take up to 1000000"):
+    with pytest.raises(EditRefused, match="prefetched elements need up to 1000000"):
         check_cache_memory(
             with_edits(
                 ReadAhead(
@@ -188,7 +188,7 @@ def test_a_loop_over_other_data_is_told_at_once(capsys: pytest.CaptureFixture[st
     lenient = PlanListener(strict.plan, strict=False)
     lenient.dataset(tf.data.Dataset.range(3), "train.py:9")
     assert lenient.step_loop(loop_at(0)) is None
-    assert "trains as written, without the plan" in capsys.readouterr().err
+    assert "trains unmodified, without the plan" in capsys.readouterr().err
     assert lenient.is_settled, "it was reached, and told why not"
 
 
@@ -221,7 +221,7 @@ def test_a_loop_whose_process_was_started_as_planned_has_its_plan(
     assert not planned.is_settled
     assert planned.step_loop(loop_at(WORKLOAD.index)) is None
     assert planned.is_settled
-    assert "goes on" not in capsys.readouterr().err
+    assert "continues" not in capsys.readouterr().err
 
 
 def test_a_loop_whose_process_was_not_started_as_planned_says_so(
@@ -229,11 +229,11 @@ def test_a_loop_whose_process_was_not_started_as_planned_says_so(
 ) -> None:
     made = with_edits(KeepFreedMemory(), kind="custom_loop", model=None)
     monkeypatch.setattr(this_machine, "is_keeping_freed_memory", lambda: False)
-    with pytest.raises(PlanRefused, match="gives back the memory"):
+    with pytest.raises(PlanRefused, match="returns freed memory"):
         PlanListener(made, strict=True).step_loop(loop_at(WORKLOAD.index))
     lenient = PlanListener(made, strict=False)
     assert lenient.step_loop(loop_at(WORKLOAD.index)) is None
-    assert "goes on with its process as it is" in capsys.readouterr().err
+    assert "continues with the settings of this process" in capsys.readouterr().err
     assert lenient.is_settled
 
 

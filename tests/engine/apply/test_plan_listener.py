@@ -151,7 +151,7 @@ def test_another_training_goes_on_as_written_and_says_so(trained: Path) -> None:
     done = train(trained, "--plan", "exact.json", "other.py", "other")
     assert done.returncode == 0, done.stderr
     assert (trained / "other.npz").exists()
-    assert "trains as written, without the plan" in done.stderr
+    assert "trains unmodified, without the plan" in done.stderr
     assert "the plan was made for" in done.stderr
     strict = train(trained, "--strict", "--plan", "exact.json", "other.py", "refused")
     assert strict.returncode == 2

@@ -195,7 +195,7 @@ def test_a_validation_that_is_slower_is_withdrawn_by_itself(confirmed):
     found = confirmed((1200.0, 1212.0, 1191.0), made, validation_s=(4.0, 60.0))
     assert not found.validation_edits
     assert found.accepted_steps == plan().accepted_steps
-    assert "validation was slower" in found.notes[0]
+    assert "validation is slower" in found.notes[0]
     assert found.validation_times is None
     alone = confirmed(WRITTEN, validating(step), validation_s=(4.0, 60.0))
     assert not alone.accepted_steps

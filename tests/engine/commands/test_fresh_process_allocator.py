@@ -72,14 +72,14 @@ def test_a_plan_in_another_precision_keeps_its_memory_too(monkeypatch):
 def test_a_process_that_would_take_nearly_all_memory_is_not_started_so(monkeypatch):
     found = last(tried(monkeypatch, 1.5, peak=0.9 * FOUR_CORES.memory_bytes))
     assert found.outcome == "rejected"
-    assert found.reason == "it takes 7.7 GB of memory there, of 8.6 GB"
+    assert found.reason == "it takes 7.7 GB of memory, of 8.6 GB"
 
 
 def test_a_process_that_was_not_started_so_is_told_how(monkeypatch):
     from uncork.engine.apply.machine_match import check_memory  # noqa: PLC0415 - imports TensorFlow
 
     found = tried(monkeypatch, 1.5)
-    with pytest.raises(EditRefused, match="start the script by 'uncork run'"):
+    with pytest.raises(EditRefused, match="start the script with 'uncork run'"):
         check_memory(found)
     check_memory(PLAN)
 

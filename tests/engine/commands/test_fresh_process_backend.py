@@ -82,7 +82,7 @@ def test_what_is_faster_and_proved_takes_the_place_of_the_steps_of_tensorflow(mo
 
 @pytest.mark.parametrize(
     ("answer", "words"),
-    [(trial(1.05), "not surely"), (trial(3.0, passed=False), "not proven: by decree")],
+    [(trial(1.05), "not proven"), (trial(3.0, passed=False), "not proven: by decree")],
 )
 def test_what_is_not_leaves_the_plan_as_it_was(monkeypatch, script, answer, words):
     found = tried(monkeypatch, script, answer)

@@ -81,7 +81,7 @@ def test_the_guarantee_is_what_was_proved(monkeypatch):
 
 
 def test_a_trifle_is_not_worth_it(monkeypatch):
-    assert "not surely" in last(tried(monkeypatch, 1.1)).reason
+    assert "not proven" in last(tried(monkeypatch, 1.1)).reason
 
 
 @pytest.mark.parametrize(("slowed", "outcome"), [(1, "kept"), (2, "rejected")])
@@ -104,7 +104,7 @@ def test_one_block_that_something_else_slowed_is_no_reason(monkeypatch, slowed, 
 @pytest.mark.parametrize(
     ("edit", "words"),
     [
-        (JitCompile(), "XLA has joined"),
+        (JitCompile(), "XLA fuses"),
         (LargerBatch(batch_multiplier=2, learning_rate_multiplier=1.4), "trains otherwise"),
     ],
 )

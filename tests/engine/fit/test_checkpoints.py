@@ -85,7 +85,7 @@ def test_in_a_process_that_goes_on_nothing_is_tried(subject: FitSubject) -> None
     ("names", "how", "why"),
     [
         (["a.keras", "b.keras"], {}, ""),
-        (["a.keras", "b.keras"], {"save_freq": 3}, "at times of its own"),
+        (["a.keras", "b.keras"], {"save_freq": 3}, "at different times"),
         (["a.keras"], {"after": Logging()}, "'Logging' may look"),
         (["old.h5"], {}, None),
         (["gs://bucket/a.keras"], {}, None),
@@ -216,7 +216,7 @@ def test_without_a_checkpoint_it_trains_as_written(
 ) -> None:
     model = trained()
     fitted(made_for(model), model, None, strict=False)
-    assert "saves as written" in capsys.readouterr().err
+    assert "saves synchronously" in capsys.readouterr().err
     with pytest.raises(PlanRefused, match="ModelCheckpoint"):
         fitted(made_for(model), model, None)
     with pytest.raises(PlanRefused, match="copies of checkpoints"):

@@ -68,5 +68,5 @@ def test_the_step_of_a_loop_says_itself_whether_it_takes_shorter_rows(declared):
     padding, shorter = tried.unpadded_runner()
     assert padding.mean_length == MEAN
     tried.use_batch(shorter._call)
-    tried._again("over and over, another batch")
+    tried._again("repeatedly, another batch")
     assert (tried.rejection() is None) == (declared is None)

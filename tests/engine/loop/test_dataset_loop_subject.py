@@ -21,7 +21,7 @@ def test_data_that_can_be_read_only_once_is_told(tmp_path: Path) -> None:
     assert len(list(data)) == 2
     seen = LoopEvidence(has_eager_step=False, steps_seen=2, tape_calls_per_step=1)
     call = LoopCall(0, "train.py:7", data, lambda: iter(data), seen)
-    with pytest.raises(NothingToMeasure, match="gives no batch when it is read again"):
+    with pytest.raises(NothingToMeasure, match="has no batch when it is read again"):
         DatasetLoopSubject(call, epochs=None, scratch=str(tmp_path))
 
 

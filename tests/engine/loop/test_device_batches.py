@@ -222,7 +222,10 @@ def test_it_is_proved_by_the_batches_and_by_what_the_step_makes_of_them(tmp_path
 
     proof = examined(work, tmp_path)
     assert (proof.passed, proof.kind) == (True, "exact"), proof.detail
-    assert "batches made there and here are equal bit for bit; weights" in proof.detail
+    assert (
+        "batches created on the device and on the host are equal bit for bit; weights"
+        in proof.detail
+    )
 
 
 @pytest.mark.usefixtures("at_once")
@@ -230,7 +233,7 @@ def test_what_the_loop_makes_of_a_batch_is_not_proved(tmp_path: Path) -> None:
     def prove(subject: DatasetLoopSubject) -> Proof:
         return subject.prove_step(moved(subject), "exact", 10.0)
 
-    with pytest.raises(EditRefused, match="does not stand in its batches"):
+    with pytest.raises(EditRefused, match="is not in its batches"):
         examined(prove, tmp_path, lambda step, x, y: step(x * 2, y))
 
 
@@ -262,5 +265,5 @@ def test_a_whole_number_is_no_part_of_a_batch() -> None:
     assert int(number) == 3
     assert (compared.compared_count, compared.has_difference) == (1, False)
     for call in (((x, tf.constant(0.1)), {}), ((x.numpy(),), {}), ((3,), {})):
-        with pytest.raises(EditRefused, match="the loop gives its step"):
+        with pytest.raises(EditRefused, match="the loop calls its step with"):
             compared.device_arguments(call)

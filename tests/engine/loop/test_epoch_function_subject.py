@@ -83,7 +83,7 @@ def test_several_datasets_are_refused_aloud(write: Write, uncork: Run):
     path = write(text.replace("train_epoch(data)", "train_epoch(data, data)"))
     done = uncork("diagnose", path, "3")
     assert done.returncode == 3, done.stderr
-    assert "cannot be exchanged" in done.stderr
+    assert "cannot be replaced" in done.stderr
     assert "one dataset among its arguments" in done.stderr
 
 

@@ -127,7 +127,7 @@ def test_a_step_that_computes_alone_becomes_a_graph(write: Write, uncork: Run, t
     other = write(script("optimizer.learning_rate.assign(0.001)"), path.name)
     refused = uncork("run", "--plan", made, other, "1")
     assert refused.returncode == 0
-    assert "goes on eagerly: the code of the step, or a function that it calls" in refused.stderr
+    assert "continues eagerly: the code of the step, or a function that it calls" in refused.stderr
     strict = uncork("run", "--strict", "--plan", made, other, "1")
     assert strict.returncode != 0
     assert "the code of the step, or a function that it calls" in strict.stderr
@@ -285,7 +285,7 @@ def test_a_step_on_longer_arguments(write: Write, uncork: Run, tmp_path: Path):
     other = write(TEXTS.format(fill=-1))
     as_it_was = uncork("run", "--plan", made, other, "3")
     assert as_it_was.stdout.splitlines() == plain(other, 3)
-    assert "goes on as it was: the plan does not fit this loop" in as_it_was.stderr
+    assert "continues unmodified: the plan does not fit this loop" in as_it_was.stderr
     assert uncork("run", "--strict", "--plan", made, other, "3").returncode != 0
 
 
@@ -388,7 +388,7 @@ def test_another_step_goes_on_without_xla(write: Write, uncork: Run, tmp_path: P
     made = planned(tmp_path, step_loop(), JitCompile(code_digest="of another one"))
     done = uncork("run", "--plan", made, path, "8")
     assert done.returncode == 0, done.stderr
-    assert "goes on as it was: it does not call the function" in done.stderr
+    assert "continues unmodified: it does not call the function" in done.stderr
     strict = uncork("run", "--strict", "--plan", made, path, "8")
     assert strict.returncode != 0
     assert "cannot run as planned" in strict.stderr

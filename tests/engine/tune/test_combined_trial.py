@@ -98,7 +98,7 @@ def test_what_each_alone_could_not_show_they_show_together(walked) -> None:
     assert last.samples_per_s
     assert last.measured.ratio == pytest.approx(1.5, abs=0.02)
     assert last.predicted == pytest.approx(1.2 * 1.1)
-    assert "together with prefetch" in first.reason
+    assert "in combination with prefetch" in first.reason
     assert (first.at, last.at) == ("train.py:7", "train.py:9")
     assert first.proof == last.proof
     assert first.proof.passed
@@ -120,7 +120,7 @@ def test_what_was_kept_together_can_be_applied_one_by_one(walked) -> None:
 def test_what_gains_nothing_together_either_is_told_so(walked) -> None:
     walk = walked({1: LITTLE, 2: USELESS})
     assert [step.outcome for step in walk.steps] == ["rejected", "rejected"]
-    assert all("; together with" in step.reason for step in walk.steps)
+    assert all("; combined with" in step.reason for step in walk.steps)
     assert walk.variant is walk.subject.original
 
 
@@ -142,7 +142,7 @@ def test_what_breaks_is_no_end_of_the_tuning(walked, monkeypatch) -> None:
 def test_one_alone_is_not_tried_as_several(walked) -> None:
     walk = walked({1: LITTLE, 2: CLEAR}, ROAD[:1])
     assert [step.outcome for step in walk.steps] == ["rejected"]
-    assert "together" not in walk.steps[0].reason
+    assert "combin" not in walk.steps[0].reason
 
 
 def test_an_edit_that_no_longer_applies_ends_it(walked) -> None:

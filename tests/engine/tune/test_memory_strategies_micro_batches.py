@@ -101,7 +101,7 @@ def across(y: Any, p: Any) -> Any:
 def test_a_loss_that_looks_across_the_batch_is_not_proved(
     tmp_path: Path, little: list[int]
 ) -> None:
-    with pytest.raises(OutOfMemory, match="not proved to be the same training"):
+    with pytest.raises(OutOfMemory, match="not proven to be the same training"):
         MicroBatchStrategy(subject(tmp_path, loss=across), 2, SAID, Policy(), Journal(None)).apply()
 
 
@@ -169,7 +169,7 @@ def test_one_that_does_not_is_tried_in_parts_and_in_more_where_it_was_killed(chi
     assert run_tuning(TuneJob(), SCRIPT, told.append) is FITS
     assert [job.min_parts for job in asked] == [0, 2, 16]
     assert asked[2].out_of_memory_error == SAID
-    assert "trying its batch in parts" in told[1].text
+    assert "trying micro-batches" in told[1].text
 
 
 @pytest.mark.parametrize("answer", [TOO_LARGE, WorkerFailed(1, is_killed=True)])
@@ -190,7 +190,7 @@ def test_one_that_was_seen_to_run_is_not_said_to_be_too_large(
         return answer
 
     monkeypatch.setattr(too_large, "run_worker", run_child)
-    with pytest.raises(OutOfMemory, match="the training itself was seen to run") as refused:
+    with pytest.raises(OutOfMemory, match="the training itself runs") as refused:
         verb(TuneJob(), SCRIPT, lambda event: None)
     assert "once more" in refused.value.expected
     assert len(asked) == 1

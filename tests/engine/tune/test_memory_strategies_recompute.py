@@ -118,7 +118,7 @@ def test_in_no_number_of_segments_it_may_fit(tmp_path: Path, monkeypatch: Any) -
     monkeypatch.setattr(room.MemoryMeter, "measure_peak", taken)
     monkeypatch.setattr(room, "device_limit_bytes", lambda device: MOST * 10 / 8)
     monkeypatch.setattr(room, "device_peak_bytes", lambda device: 0)
-    with pytest.raises(OutOfMemory, match="in as many segments as it can be cut in"):
+    with pytest.raises(OutOfMemory, match="with the largest number of segments"):
         fit_into_memory(normalized(tmp_path), 2, SAID, Policy(), Journal(None))
 
 

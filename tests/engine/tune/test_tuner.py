@@ -357,7 +357,10 @@ def test_a_script_that_fails_loses_no_step(walked, tmp_path: Path) -> None:
     found = from_json((tmp_path / "result").read_bytes(), JobResult)
     assert (found.has_script_failed, found.is_interrupted) == (True, False)
     assert [step.outcome for step in found.steps] == ["kept"]
-    assert "the script failed: only what was tried" in create_plan(found, "", Policy()).notes[-1]
+    assert (
+        "the script failed: the plan contains only what was tried"
+        in create_plan(found, "", Policy()).notes[-1]
+    )
 
 
 def test_nothing_tried_is_no_result(tmp_path: Path) -> None:

@@ -52,5 +52,5 @@ def test_a_script_that_profiles_itself_gets_its_diagnosis_all_the_same(
     script = write(TRAINING + own + "model.fit(data, epochs=50, verbose=0)\n")
     done = uncork("diagnose", "--budget", "2", "--timeline", "traces", script)
     assert done.returncode == 0, done.stderr
-    assert "no timeline was kept" in done.stdout
+    assert "no timeline was saved" in done.stdout
     assert "tensorboard --logdir traces" not in done.stdout

@@ -498,7 +498,7 @@ def test_what_remembers_is_left_alone():
         def __getitem__(self, index):
             return decoded(index), np.ones((1, 1), "float32")
 
-    assert "remembers" in fork_refusal(Remembering())
+    assert "caches its results" in fork_refusal(Remembering())
 
 
 def test_what_cannot_be_looked_into_is_left_alone():

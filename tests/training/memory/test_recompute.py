@@ -275,9 +275,9 @@ def scaled() -> Any:
     ("build", "edits", "why"),
     [
         (lambda: functional(kind=OwnStep), (), "overrides train_step"),
-        (subclassed, (), "OwnCall is a model with a call of its own"),
+        (subclassed, (), "OwnCall overrides call"),
         (lambda: functional(Counter()), (), "has a tf.Variable"),
-        (functional, (MicroBatches(parts=2),), "in parts"),
+        (functional, (MicroBatches(parts=2),), "in micro-batches"),
         (scaled, (LayersInInput(layer_names=("scale",)),), "runs the first layers of the model"),
         (lambda: functional(run_eagerly=True), (), "runs eagerly"),
     ],

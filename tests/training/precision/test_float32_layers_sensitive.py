@@ -125,7 +125,7 @@ def test_of_a_model_without_weights_they_are_known_by_name():
     assert [each.compute_dtype for each in made.layers] == ["bfloat16", "float32"]
     made.fit(np.ones((4, 3)), np.ones((4, 2)), verbose=0)
     assert [each.compute_dtype for each in made.layers] == ["bfloat16", "float32"]
-    with pytest.raises(EditRefused, match=r"no weights yet .* and none is called output"):
+    with pytest.raises(EditRefused, match=r"no weights yet .* and no layer has the name output"):
         check_edits(
             keras.Sequential([layers.Dense(2)]), (replace(edit, float32_layers=("output",)),)
         )

@@ -175,7 +175,7 @@ def test_a_map_that_stays_is_told_with_its_line():
     assert how == "unmodified"
     assert why == step.mode_refusal
     assert "test_map_fn.py:" in why
-    assert "draws" in why
+    assert "uses random numbers" in why
 
 
 def test_a_step_without_a_map_goes_on_as_written():
@@ -316,7 +316,7 @@ def test_where_every_map_stays_a_trial_is_refused():
     made = model(noise=0.1)
     settings = StepSettings(made, (VectorizedMapFn(),))
     for _ in range(2):
-        with pytest.raises(EditRefused, match="draws"):
+        with pytest.raises(EditRefused, match="uses random numbers"):
             fitted(made, settings.active())
     assert not {"train_step", "make_train_function"} & set(vars(made))
     assert fitted(made)

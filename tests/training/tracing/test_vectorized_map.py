@@ -217,8 +217,8 @@ def test_under_xla():
 @pytest.mark.parametrize(
     ("fn", "words"),
     [
-        (drawn, "draws, writes or checks something (RandomUniform)"),
-        (lambda x: tf.nn.dropout(x, 0.5), "draws"),
+        (drawn, "uses random numbers, writes or checks something (RandomUniform)"),
+        (lambda x: tf.nn.dropout(x, 0.5), "uses random numbers"),
         (seeded, "StatelessRandomGetKeyCounter"),
         (counted, "AssignAddVariableOp"),
         (checked, "checks something"),
@@ -251,7 +251,7 @@ def test_what_it_would_do_otherwise_stays_a_loop(fn, words):
         ({"fn_output_signature": tf.RaggedTensorSpec([None], tf.float32)}, "ragged"),
         ({"fn_output_signature": "no dtype"}, "unknown"),
         ({"fn_output_signature": ()}, "returns nothing"),
-        ({"fn_output_signature": tf.TensorSpec((5,), tf.float32)}, "returns (3,), not (5,)"),
+        ({"fn_output_signature": tf.TensorSpec((5,), tf.float32)}, "returns shape (3,), not (5,)"),
     ],
 )
 def test_options_that_ask_for_a_loop(options, words):

@@ -50,8 +50,8 @@ class Counting:
     def __init__(self) -> None:
         self.ran = 0
 
-    def times(self, *, primed: bool) -> Iterator[float]:
-        assert not primed
+    def execution_times(self, *, is_primed: bool) -> Iterator[float]:
+        assert not is_primed
         while True:
             self.ran += 1
             yield 1.0

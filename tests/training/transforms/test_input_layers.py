@@ -341,9 +341,9 @@ def test_layers_behind_are_found_up_to_the_first_that_learns():
 
 def test_another_model_is_refused():
     model, edit = KINDS["what draws nothing"]()
-    with pytest.raises(EditRefused, match="begins with count"):
+    with pytest.raises(EditRefused, match="starts with count"):
         StepSettings(model, (LayersInInput(layer_names=("other",)),))
-    with pytest.raises(EditRefused, match="layer that learns"):
+    with pytest.raises(EditRefused, match="trainable layer"):
         LayersInPipeline(scaled(), edit)
 
 

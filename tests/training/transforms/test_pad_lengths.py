@@ -218,5 +218,5 @@ def test_other_data_is_refused(data: Any, axes: tuple[VaryingAxis, ...]) -> None
 
 
 def test_arrays_have_one_length() -> None:
-    with pytest.raises(EditRefused, match="is no tf"):
+    with pytest.raises(EditRefused, match="is not a tf"):
         StepSettings(model(), (LENGTHS,)).training_feed(Feed(ROWS.to_tensor().numpy()))

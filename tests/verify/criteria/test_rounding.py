@@ -271,7 +271,7 @@ def test_what_moves_nothing_proves_nothing():
         settings = StepSettings(model, (StepsPerExecution(steps=4),))
         proof = prover(model).prove(settings, "exact", BUDGET_S)
         assert proof.passed is passes, proof.detail
-        assert passes or "move too little" in proof.detail
+        assert passes or "change too little" in proof.detail
 
 
 def test_what_hardly_moves_does_not_pass_for_rounding():
@@ -279,7 +279,7 @@ def test_what_hardly_moves_does_not_pass_for_rounding():
     model = mlp(optimizer=keras.optimizers.SGD(1e-7))
     proof = prover(model).prove(StepSettings(model, (JitCompile(),)), "rounding", BUDGET_S)
     assert not proof.passed
-    assert "move too little" in proof.detail
+    assert "change too little" in proof.detail
 
 
 def test_what_counts_samples_does_not_tell_of_a_training():

@@ -49,7 +49,7 @@ def test_where_nothing_was_learned_nothing_can_be_told():
     ours, theirs = (curves(8, 2.0, seed=seed) for seed in (0, 1))
     proof = prove_training(ours, theirs, 1000)
     assert not proof.passed
-    assert "too little to tell" in proof.detail
+    assert "too little to detect" in proof.detail
 
 
 @pytest.mark.parametrize("loss", [math.nan, math.inf])

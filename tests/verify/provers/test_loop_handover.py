@@ -127,7 +127,9 @@ def test_what_does_not_fit_is_told(there):
         assert not other.passed
         assert other.detail == "the step has other variables in another process"
         more = dataclasses.replace(handed, calls=[[*handed.calls[0], ("value", 1)]] * 6)
-        assert judged(more).detail == "the step gets 7 values here, and 8 there"
+        assert (
+            judged(more).detail == "the step gets 7 values in this process, and 8 in the other one"
+        )
     refused = dataclasses.replace(handed, refusal_reason="too large")
     assert judged(refused, compiled=compiled).detail == "too large"
 
@@ -180,7 +182,7 @@ def test_what_is_too_large_is_not_handed_over(monkeypatch):
     training = Training()
     found = record_loop_handover(training.taken)
     training.close()
-    assert found.refusal_reason == "its state is too large to be handed from process to process"
+    assert found.refusal_reason == "its state is too large to be passed to another process"
     assert not found.runs
 
 
@@ -191,7 +193,7 @@ def test_where_no_step_is_known_there_is_nothing_to_hand_over(there):
     proof = switch.prove_in_other_process(Variant(None), handed, lambda: None, lambda: None)
     assert not proof.passed
     step = CompiledStep(tf.function(train_step))
-    assert record_loop_handover(step).refusal_reason == "no call of the step was seen"
+    assert record_loop_handover(step).refusal_reason == "no call of the step was recorded"
     step.restore()
 
 

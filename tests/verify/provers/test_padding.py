@@ -145,7 +145,7 @@ def test_batches_that_are_as_long_as_that_already_tell_nothing(tmp_path: Path) -
     subject = subject_of(classifying(), tmp_path, filled_to_8())
     found = subject.prove_step(version_of(subject, 1), "rounding", 20.0)
     assert not found.passed
-    assert "none is filled up in axis 1 of tensor 0" in found.detail
+    assert "is padded in axis 1 of tensor 0" in found.detail
 
 
 class TellsItself(keras.Model):
@@ -198,11 +198,11 @@ BOTH = PadLengths(multiple=8, axes=LENGTHS[:1], has_validation=True)
     ("make", "data", "detail"),
     [
         (classifying, texts(), ""),
-        (judged_by_length, texts(), "the validation tells another longest of itself"),
-        (partial(telling_itself, ValidatesItself), texts(), "the validation tells another mean"),
-        (partial(telling_itself, TellsItself), texts(), "the training tells another tokens"),
-        (classifying, filled_to_8(), "of those that it is validated on"),
-        (classifying, None, "may not be tried in this process"),
+        (judged_by_length, texts(), "the validation reports another longest"),
+        (partial(telling_itself, ValidatesItself), texts(), "the validation reports another mean"),
+        (partial(telling_itself, TellsItself), texts(), "the training reports another tokens"),
+        (classifying, filled_to_8(), "of the validation data"),
+        (classifying, None, "cannot be tried in this process"),
     ],
 )
 def test_a_validation_is_compared_too(make: Any, data: Any, detail: str, tmp_path: Path) -> None:

@@ -117,12 +117,12 @@ def test_what_counts_them_is_refused(training: dict[str, Any], detail: str) -> N
 def test_calls_that_are_as_long_as_that_already_tell_nothing() -> None:
     found = proved(Training(), longer(3))
     assert not found.passed
-    assert "none is filled up in axis 1 of tensor 0" in found.detail
+    assert "is padded in axis 1 of tensor 0" in found.detail
 
 
 def test_calls_of_another_form_prove_nothing() -> None:
     found = proved(Training(), longer(call_signature="((), {})"))
-    assert (found.passed, found.detail) == (False, "no batch was seen")
+    assert (found.passed, found.detail) == (False, "no batch was recorded")
 
 
 class Ended(BaseException):

@@ -47,7 +47,7 @@ def planned_dataset(plan: Plan, pipeline: Pipeline, at: str, *, strict: bool) ->
             if strict:
                 raise
             sys.stderr.write(
-                f"uncork: {at} trains without its cache in files: {refusal.received}; "
+                f"uncork: {at} trains without its disk cache: {refusal.received}; "
                 f"{refusal.remedy}\n"
             )
             return without_disk_cache(plan, pipeline)
@@ -100,8 +100,9 @@ def disk_cache_error_hint(plan: Plan, error: BaseException | None) -> str:
     for edit in _in_files(plan.pipeline_edits):
         if edit.folder and f"{edit.folder.rstrip('/')}/{CACHE_FOLDER_PREFIX}" in str(error):
             return (
-                f"the error above is of the cache that the plan keeps in files in {edit.folder}: "
-                f"it needs about {edit.size_bytes / 1e9:.3g} GB there; make room, or tune again "
+                f"the error above comes from the plan's disk cache in {edit.folder}: "
+                f"it needs about {edit.size_bytes / 1e9:.3g} GB there; free disk space, or tune "
+                "again "
                 "without "
                 "--disk-cache"
             )

@@ -59,7 +59,7 @@ def planned_data(plan: Plan, call: FitCall, validation: Pipeline | None, *, stri
     if changed:
         raise PlanRefused(
             "the plan does not fit this training:" + "".join(f"\n    {c}" for c in changed),
-            "the training it was made for",
+            "the training that was tuned",
             "run 'uncork tune' again to make a plan for this one",
         )
     check_edits(call.model, plan.step_edits)
@@ -89,9 +89,9 @@ def planned_validation(plan: Plan, call: FitCall) -> Pipeline | None:
     steps = configured_validation_steps(call.arguments)
     if pipeline is None or pipeline.digest != plan.validation_pipeline_digest or steps:
         raise PlanRefused(
-            "the plan does not fit this training: its validation data (structure and functions "
-            "of its pipeline, or validation_steps) is another one",
-            "the validation it was made for",
+            "the plan does not fit this training: its validation data has changed (pipeline "
+            "structure, functions or validation_steps)",
+            "the validation data that was tuned",
             "run 'uncork tune' again to make a plan for this one",
         )
     return pipeline
@@ -116,7 +116,7 @@ def validation_arguments(
     except EditRefused as refusal:
         if strict:
             raise
-        sys.stderr.write(f"uncork: {at} validates as written: {refusal}\n")
+        sys.stderr.write(f"uncork: {at} uses its original validation data: {refusal}\n")
         return {}
 
 
@@ -181,6 +181,6 @@ def _check_whole_epochs(feed: Feed) -> None:
     if feed.steps_per_epoch is not None:
         raise EditRefused(
             f"fit is given steps_per_epoch={feed.steps_per_epoch}",
-            "epochs that begin where the data does",
-            "leave it out, or tune with it",
+            "epochs that start with the first element of the data",
+            "remove this argument, or tune again with it",
         )

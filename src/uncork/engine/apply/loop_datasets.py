@@ -130,8 +130,9 @@ class PlannedDatasets:
         for each in self._alike:
             vars(each).pop(_EDITED, None)
         sys.stderr.write(
-            f"uncork: {at} goes on as written: the script makes its dataset anew for each pass, so "
-            "what the plan keeps of one is never read again; make it once, before the loop over "
+            f"uncork: {at} continues unmodified: the script creates a new dataset for each pass, "
+            "so "
+            "the plan's cache is never read again; create the dataset once, before the loop over "
             "epochs\n"
         )
         return True

@@ -69,13 +69,13 @@ def check_backend(plan: Plan) -> None:
     if wanted is not None and found != wanted.backend:
         raise EditRefused(
             f"Keras runs on its {found} backend",
-            f"its {wanted.backend} backend, which the plan was made for",
-            "let the script leave KERAS_BACKEND alone, or tune again",
+            f"its {wanted.backend} backend, as when the script was tuned",
+            "remove KERAS_BACKEND from the script, or tune again",
         )
     if wanted is not None and jax_version() != wanted.backend_version:
         raise EditRefused(
             f"JAX is {jax_version() or 'not installed'}",
-            f"JAX {wanted.backend_version}, which the plan was proved with",
+            f"JAX {wanted.backend_version}, as when the plan was proven",
             f"pip install jax=={wanted.backend_version}, or tune again",
         )
 
@@ -88,13 +88,14 @@ def check_threads(plan: Plan) -> None:
     """
     wanted = plan.intra_op_threads
     if wanted and (found := configured_intra_op_threads()) != wanted:
-        number = f"{found} threads" if found else "as many threads as it likes"
+        number = f"{found} threads" if found else "a number of threads that it chooses itself"
         raise EditRefused(
             f"TensorFlow runs each kernel on {number}",
-            f"{wanted}, which the plan was made for",
-            f"start the script by 'uncork run', or with {INTRA_OP_THREADS_VARIABLE}={wanted}, and "
-            "let it "
-            "leave tf.config.threading alone",
+            f"{wanted}, as when the script was tuned",
+            f"start the script with 'uncork run', or with {INTRA_OP_THREADS_VARIABLE}={wanted}, "
+            "and "
+            "do not set "
+            "tf.config.threading in the script",
         )
 
 
@@ -106,9 +107,9 @@ def check_memory(plan: Plan) -> None:
     """
     if plan.keeps_freed_memory and not is_keeping_freed_memory():
         raise EditRefused(
-            "this process gives back the memory that it frees",
-            "one that was started to keep it, which the plan was made for",
-            "start the script by 'uncork run'",
+            "this process returns freed memory to the operating system",
+            "a process that keeps freed memory, as when the script was tuned",
+            "start the script with 'uncork run'",
         )
 
 
@@ -125,7 +126,7 @@ def check_precision(plan: Plan) -> None:
             kind = policy.removeprefix("mixed_")
             made_on = next(iter(plan.machine.devices), "") or plan.machine.cpu_model
             raise EditRefused(
-                f"the plan computes in {kind}, which this machine can only imitate",
-                f"native {kind}, as of {made_on or 'the machine it was made on'}",
+                f"the plan computes in {kind}, which this machine only emulates",
+                f"native {kind}, as on {made_on or 'the machine where it was made'}",
                 "run 'uncork tune' again on this machine",
             )

@@ -85,7 +85,7 @@ def check_cache_memory(
             f"the plan's {_what(needed, copies)} up to {held / 1e9:.1f} GB of memory"
             f"{f', for {more:.1f} times as much data,' if more > 1 else ','} "
             f"{available / 1e9:.1f} GB are available",
-            f"at most {plan.policy.memory_share:.0%} of what is available",
+            f"at most {plan.policy.memory_share:.0%} of the available memory",
             "free memory, or tune again on this machine",
         )
 
@@ -93,8 +93,8 @@ def check_cache_memory(
 def _what(needed: float, copies: int) -> str:
     """What takes the memory, as the subject of a sentence."""
     if needed:
-        return "cache takes"
-    return "copies of checkpoints take" if copies else "elements that are read ahead take"
+        return "cache needs"
+    return "copies of checkpoints need" if copies else "prefetched elements need"
 
 
 def _caches(edits: Sequence[PipelineEdit]) -> list[tuple[int, int]]:

@@ -65,7 +65,7 @@ from uncork.training.transforms.eager_model import train_as_graph
 _PLANNED: Final = "_uncork_planned"
 # Calls of compiled functions among which the planned one must be.
 _PATIENCE: Final = 64
-_ANOTHER: Final = "it does not call the function that the plan was made for"
+_ANOTHER: Final = "it does not call the function that was tuned"
 _COMPILED: Final = "it is a tf.function already"
 
 
@@ -176,7 +176,7 @@ class PlanListener(PassThroughListener):
         begun = schedule_start_step(self.plan, call)
         same = step is not None and step.edits == edits and step.schedule_start_step == begun
         if step is None or not same or not step.is_valid_for(call.model):
-            refuse = functools.partial(self._goes_on, call.at, "as it was")
+            refuse = functools.partial(self._goes_on, call.at, "unmodified")
             step = held[_PLANNED] = PlannedStep(call.model, edits, refuse)
         step.schedule_start_step = begun
         return step
@@ -199,7 +199,7 @@ class PlanListener(PassThroughListener):
         def refuse(refusal: EditRefused) -> None:
             if self.strict:
                 raise PlanRefused(refusal.received, refusal.expected, refusal.remedy) from refusal
-            sys.stderr.write(f"uncork: {at} reads its arrays as written: {refusal}\n")
+            sys.stderr.write(f"uncork: {at} reads its arrays unmodified: {refusal}\n")
 
         return read_arrays_in_one_thread(refuse)
 
@@ -210,16 +210,16 @@ class PlanListener(PassThroughListener):
             given, find_async_checkpoints(given) if self.plan.checkpoint_edits else []
         )
         if self.plan.checkpoint_edits and not found.checkpoints:
-            why = "there is no ModelCheckpoint of Keras's own that writes .keras or .weights.h5"
+            why = "no ModelCheckpoint of Keras writes .keras or .weights.h5"
             if self.strict:
-                raise PlanRefused(why, "the one that the plan was made for", "tune again")
-            sys.stderr.write(f"uncork: {at} saves as written: {why}\n")
+                raise PlanRefused(why, "the ModelCheckpoint that was tuned", "tune again")
+            sys.stderr.write(f"uncork: {at} saves synchronously, as the original: {why}\n")
         return found
 
     def _guarded(self, call: FitCall) -> AbstractContextManager[None]:
         if not has_tf_function(self.plan.step_edits):
             return nullcontext()
-        return train_as_graph(call.model, functools.partial(self._goes_on, call.at, "op by op"))
+        return train_as_graph(call.model, functools.partial(self._goes_on, call.at, "eagerly"))
 
     def loop(self, call: LoopCall, first: Iterator[Any]) -> Iterator[Any]:
         """Let the loop's step run as the plan says; the loop itself goes on."""
@@ -266,7 +266,7 @@ class PlanListener(PassThroughListener):
             self._other_calls += 1
             if self._other_calls == _PATIENCE:
                 self._step_met = True  # as far as it will be
-                self._goes_on(at, "as it was", _ANOTHER)
+                self._goes_on(at, "unmodified", _ANOTHER)
 
     def dataset(self, dataset: Any, at: str) -> Any:
         """Iterate over the edited pipeline where a custom loop reads the one the plan knows."""
@@ -313,13 +313,13 @@ class PlanListener(PassThroughListener):
             check_threads(self.plan)
             check_memory(self.plan)
         except EditRefused as refusal:
-            self._goes_on(call.at, "with its process as it is", refusal.received)
+            self._goes_on(call.at, "with the settings of this process", refusal.received)
         if not self._edits_the_step():
             return False
         why = self._why_as_it_was(call)
         if why:
             self._step_met = True
-            self._goes_on(call.at, "as it was", why)
+            self._goes_on(call.at, "unmodified", why)
             return False
         self._tell_machine()
         return True
@@ -359,15 +359,15 @@ class PlanListener(PassThroughListener):
         libraries = library_differences(self.plan.machine)
         if self.strict and libraries and has_reimplemented_math(self.plan.step_edits):
             raise PlanRefused(
-                f"the plan does in Uncork's own way what Keras does, and was proved with "
+                f"the plan replaces functions of Keras, and was proven with "
                 f"{' and '.join(libraries)}",
                 "the same TensorFlow and Keras",
                 "run 'uncork tune' again, or run without --strict",
             )
         if changed:
             sys.stderr.write(
-                f"uncork: the plan was proved on another machine ({'; '.join(changed)}): "
-                "'uncork tune' here makes one for this\n"
+                f"uncork: the plan was proven on another machine ({'; '.join(changed)}): "
+                "run 'uncork tune' to make a plan for this one\n"
             )
 
     def _take(self, at: str, code: CodeType | None, otherwise: str) -> None:
@@ -377,7 +377,7 @@ class PlanListener(PassThroughListener):
         step = intercept_eager_step(code, functools.partial(self._goes_on, at))
         if step is None:
             self._goes_on(
-                at, "op by op" if otherwise is NO_STEP_FUNCTION else "as it was", otherwise
+                at, "eagerly" if otherwise is NO_STEP_FUNCTION else "unmodified", otherwise
             )
         else:
             step.expected_code_digest, step.number_arguments = (
@@ -392,8 +392,9 @@ class PlanListener(PassThroughListener):
         if not self._told_change:
             self._told_change = True
             sys.stderr.write(
-                f"uncork: the step of {at} is traced anew, as '{what}' has changed: the proof is "
-                "of the step before that\n"
+                f"uncork: the step of {at} is traced again, because '{what}' has changed: the "
+                "proof is "
+                "for the step before this change\n"
             )
 
     def _graphs(self) -> frozenset[str]:
@@ -409,29 +410,26 @@ class PlanListener(PassThroughListener):
         if self.strict if strict is None else strict:
             raise PlanRefused(
                 f"the step of {at} cannot run as planned: {why}",
-                "the step that the plan was made for",
+                "the step that was tuned",
                 "run 'uncork tune' again to make a plan for this one",
             )
-        sys.stderr.write(f"uncork: the step of {at} goes on {how}: {why}\n")
+        sys.stderr.write(f"uncork: the step of {at} continues {how}: {why}\n")
 
     def _refuse(self, refusal: EditRefused | PlanRefused, at: str) -> None:
         # On another backend it would not train as written: before the first step nothing is lost.
         if self.strict or self.plan.backend:
             raise PlanRefused(refusal.received, refusal.expected, refusal.remedy) from refusal
         threads = self.plan.intra_op_threads
-        still = f", but for {threads} thread(s) within a kernel" if threads else ""
+        still = f", except for {threads} thread(s) within a kernel" if threads else ""
         still += (
-            ", but for freed memory, which its process keeps"
-            if self.plan.keeps_freed_memory
-            else ""
+            ", except that its process keeps freed memory" if self.plan.keeps_freed_memory else ""
         )
-        sys.stderr.write(f"uncork: {at} trains as written, without the plan{still}: {refusal}\n")
+        sys.stderr.write(f"uncork: {at} trains unmodified, without the plan{still}: {refusal}\n")
 
 
 def _other_data() -> PlanRefused:
     return PlanRefused(
-        "the plan does not fit this loop: its input pipeline (its structure and functions) is "
-        "another one",
-        "the training it was made for",
+        "the plan does not fit this loop: its input pipeline has changed (structure or functions)",
+        "the training that was tuned",
         "run 'uncork tune' again to make a plan for this one",
     )

@@ -29,8 +29,8 @@ _MODEL_WORDS = {
     "train_step_digest": "code of train_step",
 }
 _SCALED = "mixed_float16"
-_CODE = "code of the model's layers, losses or metrics: it has changed since the plan was made"
-_MADE_OF = "layers of the model, or their settings: they have changed since the plan was made"
+_CODE = "code of the model's layers, losses or metrics: it has changed since the tuning"
+_MADE_OF = "layers of the model, or their settings: they have changed since the tuning"
 
 
 def plan_differences(plan: Plan, workload: Workload) -> tuple[str, ...]:
@@ -71,7 +71,7 @@ def plan_differences(plan: Plan, workload: Workload) -> tuple[str, ...]:
                 ("batches of an epoch", f"a multiple of {plan.batch_multiplier}, nearly", batches)
             )
     if (steps > 1 or _counts_otherwise(plan)) and workload.steps_per_epoch is None:
-        pairs.append(("length of the data", "a known one", "unknown"))
+        pairs.append(("length of the data", "known", "unknown"))
     if plan.step_edits:
         pairs.append(("tf.distribute strategy", _yes(expected), _yes(workload)))
     changed = [_told(what, was, now) for what, was, now in pairs if was != now]
@@ -137,7 +137,7 @@ def _hooks(plan: Plan, found: Workload) -> list[tuple[str, object, object]]:
 
 
 def _yes(workload: Workload) -> str:
-    return "in force" if workload.is_distributed else ""
+    return "active" if workload.is_distributed else ""
 
 
 def _model_differences(expected: ModelSignature, found: ModelSignature) -> list[str]:

@@ -171,7 +171,7 @@ def _confirmed(plan: Plan, ours: list[Confirmation], theirs: list[Confirmation])
                 plan, validation.speedup, combine_measurements([c.measurement for c in ours])
             )
         steps = tuple(_rejected(s, span) if s.is_for_validation else s for s in plan.steps)
-        note = f"withdrawn: in fresh processes the validation was slower, {span}"
+        note = f"withdrawn: in fresh processes the validation is slower, {span}"
         plan, validation = replace(plan, steps=steps, notes=(note, *plan.notes)), None
         theirs = [
             replace(tuned, validation_s=as_written.validation_s)
@@ -248,7 +248,7 @@ def withdraw_plan(
             s if s in plan.steps_needed_for_memory else _rejected(s, span, location)
             for s in plan.steps
         ),
-        notes=(f"withdrawn: {location} the plan was slower, {span}", *plan.notes),
+        notes=(f"withdrawn: {location} the plan is slower, {span}", *plan.notes),
     )
 
 
@@ -259,7 +259,7 @@ def _span(found: Comparison | Speedup) -> str:
 def _rejected(step: PlanStep, span: str, where: str = _FRESH) -> PlanStep:
     if step.outcome != "kept":
         return step
-    reason = f"faster in the trial; {where} all that was kept came to {span}"
+    reason = f"faster in the trial; {where} all accepted optimizations reach {span}"
     return replace(step, outcome="rejected", reason=reason, edits=(), samples_per_s=None)
 
 

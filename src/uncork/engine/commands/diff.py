@@ -48,7 +48,7 @@ _COMPARED: Final = {
     "loader_digest": "code of the loader",
     "model": "model",
     "step_code_digest": "code of the step",
-    "is_eager_step": "op by op",
+    "is_eager_step": "eager execution",
     "jit_compile": "jit_compile",
     "steps_per_execution": "steps_per_execution",
     "intra_op_threads": "threads within a kernel",
@@ -67,16 +67,16 @@ def patch_from_plan(plan: Plan) -> Patch:
 
     if not plan.script_digest:
         raise PlanRefused(
-            "the plan was made in a notebook or at a prompt: it knows of no script",
+            "the plan was made in a notebook or at a prompt, without a script",
             "a plan that 'uncork tune SCRIPT' wrote",
-            "uncork.fit(model, data, plan=plan) puts it in force",
+            "uncork.fit(model, data, plan=plan) applies it",
         )
-    text = _read(Path(plan.script), "cd to where 'uncork tune' was typed, and type it there")
+    text = _read(Path(plan.script), "run the command in the folder where you ran 'uncork tune'")
     if digest(text) != plan.script_digest:
         raise PlanRefused(
-            f"{plan.script} was changed since the plan was made",
-            "the script as it was tuned: the lines that the plan knows are those",
-            f"uncork tune {plan.script} ARGS makes a plan for it as it is",
+            f"{plan.script} has changed since the tuning",
+            "the script as it was tuned: the plan refers to its lines",
+            f"uncork tune {plan.script} ARGS makes a plan for the changed script",
         )
     return build_plan_patch(plan, text, plan.script)
 
@@ -127,7 +127,7 @@ def check_patch(
             text.write_bytes(patch.after)
         on_event(Event(kind="phase", text="running the script with the plan, then the patched one"))
         under_plan = replace(base, plan_path=planned, environment=said.environment)
-        expected = _trained(under_plan, script, "with the plan in force")
+        expected = _trained(under_plan, script, "with the plan active")
         found = _trained(replace(base, source_path=str(text)), script, "with the patch")
     differing = tuple(_differences(_with(expected, said.edits), found))
     if differing:
@@ -135,7 +135,7 @@ def check_patch(
             "the patched script does not train as the plan does:"
             + "".join(f"\n    {each}" for each in differing),
             "the same pipeline, model and settings",
-            "uncork run --plan, which needs no patch; and please report "
+            "uncork run --plan, which needs no patch; please report this: "
             f"{', '.join(patch.included)}",
         )
     return tuple(
@@ -148,7 +148,8 @@ def check_patch(
 def _require_libcst() -> None:
     if importlib.util.find_spec("libcst") is None:
         raise WrongUse(
-            f"no LibCST in this environment ({sys.prefix}): it rewrites a script and keeps its "
+            f"LibCST is missing in this environment ({sys.prefix}): it rewrites a script and "
+            "keeps its "
             "formatting",
             "libcst 1.4 or later",
             "pip install 'uncork[diff]'",
@@ -160,7 +161,7 @@ def _read(path: Path, remedy: str) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise WrongUse(
-            f"cannot read {path}: {error.strerror}", "a script that is there", remedy
+            f"cannot read {path}: {error.strerror}", "a script that exists", remedy
         ) from None
 
 

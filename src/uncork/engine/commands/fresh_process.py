@@ -137,7 +137,9 @@ class FreshProcessTrial:
     ) -> PlanStep:
         """Against what is in force so far, which was measured in another process."""
         if isinstance(trial, UncorkError):
-            return self._step("rejected", f"it does not run there: {trial.received}", proposal)
+            return self._step(
+                "rejected", f"it does not run in this process: {trial.received}", proposal
+            )
         ours, theirs = (
             _usual(plan.tuned.block_samples_per_s),
             _usual(trial.measurement.block_samples_per_s),
@@ -148,11 +150,11 @@ class FreshProcessTrial:
             high=theirs[-1] / ours[0],
         )
         if ratio.low < _WORTH:
-            reason = f"not surely {_WORTH}x as fast: {format_speedup(ratio)}"
+            reason = f"not proven {_WORTH}x as fast: {format_speedup(ratio)}"
             return self._step("rejected", reason, proposal, ratio=ratio)
         if trial.peak_memory_bytes > _MOST * plan.machine.memory_bytes:
             taken, there = trial.peak_memory_bytes / 1e9, plan.machine.memory_bytes / 1e9
-            reason = f"it takes {taken:.1f} GB of memory there, of {there:.1f} GB"
+            reason = f"it takes {taken:.1f} GB of memory, of {there:.1f} GB"
             return self._step("rejected", reason, proposal, ratio=ratio)
         proof = trial.proof
         if not proof.passed or not _allows(plan, proof.kind):
@@ -201,7 +203,10 @@ def _in_force(plan: Plan, step: PlanStep) -> Plan:
 def _given_up(step: PlanStep) -> PlanStep:
     if not any(isinstance(edit, StepEdit | IntraOpThreads | ArrayFeed) for edit in step.edits):
         return step
-    reason = f"kept, until {KerasBackendOptimization.name} was faster: it is for TensorFlow's step"
+    reason = (
+        f"accepted, until {KerasBackendOptimization.name} was faster: it applies to TensorFlow's "
+        "step only"
+    )
     return replace(step, outcome="rejected", reason=reason, edits=(), samples_per_s=None)
 
 
@@ -222,9 +227,9 @@ MEMORY_TRIAL: Final = FreshProcessTrial(
 def _threads_refusal(plan: Plan, script: Script) -> str:
     del script
     if any(isinstance(edit, JitCompile) for edit in plan.step_edits):
-        return "XLA has joined the small kernels"
+        return "XLA fuses the small kernels already"
     if any(isinstance(edit, DtypePolicy | LargerBatch) for edit in plan.step_edits):
-        return "the plan trains otherwise than the script as written, which it is compared with"
+        return "the plan's training differs from the original, with which it is compared"
     return ""
 
 

@@ -14,9 +14,9 @@ from uncork.engine.process.worker_process import EventHandler, Script, WorkerFai
 # each time that the machine has ended one.
 _PARTS: Final = (0, 2, 16)
 _MEASURING: Final = "measuring"
-_KILLED: Final = "the script's process was ended by SIGKILL while its training was measured"
-_BESIDE: Final = "memory for it, and for its weights and some of its batches once more"
-_MORE_ROOM: Final = "end what else takes memory, or look at it where there is more of it"
+_KILLED: Final = "SIGKILL ended the script's process while Uncork measured its training"
+_BESIDE: Final = "memory for the training, and for copies of its weights and of some batches"
+_MORE_ROOM: Final = "end other processes that use memory, or use a machine with more memory"
 _EXPECTED: Final = "a training step that fits into memory"
 
 
@@ -33,8 +33,8 @@ def run_diagnosis(job: DiagnoseJob, script: Script, on_event: EventHandler) -> J
     raise OutOfMemory(
         found,
         _EXPECTED,
-        f"uncork tune {script}: it looks for a way to train the same batch in less memory; "
-        "or make the batch smaller",
+        f"uncork tune {script}: it tries to train the same batch in less memory; "
+        "or use a smaller batch",
     )
 
 
@@ -51,8 +51,10 @@ def run_tuning(job: TuneJob, script: Script, on_event: EventHandler) -> JobResul
         if isinstance(found, JobResult):
             return found
         said = said or found
-        on_event(Event(kind="phase", text=f"{found}: trying its batch in parts"))
-    raise OutOfMemory(f"{said}; so it does in {parts} parts", _EXPECTED, "make the batch smaller")
+        on_event(Event(kind="phase", text=f"{found}: trying micro-batches"))
+    raise OutOfMemory(
+        f"{said}; it does so with {parts} micro-batches, too", _EXPECTED, "use a smaller batch"
+    )
 
 
 def _run(job: DiagnoseJob | TuneJob, script: Script, follow: EventHandler) -> JobResult | str:
@@ -76,5 +78,5 @@ def _run(job: DiagnoseJob | TuneJob, script: Script, follow: EventHandler) -> Jo
         said = _KILLED
     in_parts = isinstance(job, TuneJob) and job.min_parts
     if said and not in_parts and any(each.kind == "measured" for each in seen):
-        raise OutOfMemory(f"{said}; the training itself was seen to run", _BESIDE, _MORE_ROOM)
+        raise OutOfMemory(f"{said}; the training itself runs", _BESIDE, _MORE_ROOM)
     return said or result

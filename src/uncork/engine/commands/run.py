@@ -97,21 +97,21 @@ def _enter(plan: Plan) -> None:
         if os.environ.get(name, value) != value:
             raise PlanRefused(
                 f"{name} is set to {os.environ[name]!r}, the plan needs {value!r}",
-                "one of the two",
-                f"unset {name}, or tune again with it",
+                "the value that the plan needs, or none",
+                f"unset {name}, or tune again with this value",
             )
     if plan.backend and jax_version() != plan.backend.backend_version:
         raise PlanRefused(
             f"JAX is {jax_version() or 'not installed'} in this environment ({sys.prefix})",
-            f"JAX {plan.backend.backend_version}, which the plan was proved with",
+            f"JAX {plan.backend.backend_version}, as when the plan was proven",
             f"pip install jax=={plan.backend.backend_version}, or tune again",
         )
     if plan.keeps_freed_memory and not keep_freed_memory():
-        whose = allocator() or "one that is not known"
+        whose = allocator() or "unknown"
         raise PlanRefused(
             f"the allocator of this process is {whose}",
-            "glibc's as it comes, which the plan keeps from giving memory back",
-            "leave MALLOC_... and LD_PRELOAD unset, or tune again with them",
+            "glibc's with its default settings, which the plan changes to keep freed memory",
+            "unset MALLOC_... and LD_PRELOAD, or tune again with them",
         )
     os.environ.update(plan.environment)
 
@@ -142,9 +142,9 @@ def _tell_of_files(plan: Plan, failure: ScriptFailed) -> None:
 
 def _not_met(plan: Plan, *, strict: bool) -> None:
     refusal = PlanRefused(
-        "the plan was not used, or not all of it: its training at "
+        "the plan was not applied, or not completely: its training at "
         f"{plan.before.workload.at} was not reached",
-        "the script that the plan was made for",
+        "the script that was tuned",
         "run 'uncork tune' again if the script changed",
     )
     if strict:

@@ -51,7 +51,7 @@ def tune(
         if not (interrupted or result.has_script_failed):
             plan, interrupted = _elsewhere(plan, result, hand_over, script, on_event)
     if plan.accepted_steps and not (interrupted or result.has_script_failed):
-        phase = f"confirming in fresh processes, {plan.baseline_description} and tuned in turn"
+        phase = f"confirming in fresh processes, {plan.baseline_description} and tuned interleaved"
         on_event(Event(kind="phase", text=phase))
         plan, interrupted = confirm(plan, script, on_event)
     plan = _of_text(plan, text, script_digest(script.path))
@@ -69,7 +69,7 @@ def _of_text(plan: Plan, text: str, now: str) -> Plan:
         now: After the last.
     """
     if {plan.script_digest, now} != {text}:
-        note = "the script was edited meanwhile: the plan is for the text that it had before"
+        note = "the script was edited meanwhile: the plan is for its earlier text"
         unknown = replace(plan.speedup, verdict="not_proven", n_processes=0)
         plan = replace(plan, notes=(*plan.notes, note), speedup=unknown)
     return replace(plan, script_digest=text)
@@ -98,9 +98,15 @@ def create_plan(result: JobResult, script: str, policy: Policy) -> Plan:
     told_of = nondeterminism_notes(before)
     notes = (*_too_large(before), *told_of, *_notes(result))
     if result.has_script_failed:
-        notes = (*notes, "the script failed: only what was tried until then is here, unconfirmed")
+        notes = (
+            *notes,
+            "the script failed: the plan contains only what was tried until then, unconfirmed",
+        )
     if result.is_interrupted:
-        notes = (*notes, "interrupted: only what was tried so far is in this plan, unconfirmed")
+        notes = (
+            *notes,
+            "interrupted: the plan contains only what was tried until then, unconfirmed",
+        )
     return Plan(
         script=printable_path(script),
         script_digest=script_digest(script),
@@ -123,8 +129,7 @@ def _too_large(before: WorkloadDiagnosis) -> tuple[str, ...]:
     if found is None:
         return ()
     note = (
-        "as written the training runs out of memory: all figures compare with it "
-        f"{found.description}"
+        f"the original training runs out of memory: all figures compare with it {found.description}"
     )
     return (note,)
 
@@ -139,13 +144,13 @@ def script_digest(script: str) -> str:
 
 def _notes(result: JobResult) -> tuple[str, ...]:
     # What is gone is told first, and whole: only here stands where copies are.
-    gone = "the script overwrote these files, which could not be put back"
+    gone = "the script overwrote these files, and Uncork could not restore them"
     lost = (f"{gone}: {', '.join(map(quote, result.lost_files))}",) if result.lost_files else ()
     told_of = {
-        "saves by the script were held back": result.suppressed_saves,
-        "new files that the script made while its weights were those of "
+        "Uncork suppressed saves of the script": result.suppressed_saves,
+        "the script created these files while its weights were those of "
         "trials": result.created_files,
-        "the script overwrote these files, which are as they were before": result.restored_files,
+        "the script overwrote these files, and Uncork restored them": result.restored_files,
     }
     notes = (f"{what}: {_several(names)}" for what, names in told_of.items() if names)
     return (*lost, *result.notes, *notes)

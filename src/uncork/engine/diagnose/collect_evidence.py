@@ -91,7 +91,7 @@ def collect_evidence(
         padded = _or(None, lambda: _padded(subject, variant, block_s, journal))
         without_metrics = _or(None, lambda: _without_metrics(subject, variant, block_s, journal))
     if has_kernel_profile:
-        journal.write("phase", "looking at the kernels of the step")
+        journal.write("phase", "profiling the kernels of the step")
         looked_at_s = min(_LOOKED_AT * step_s, _MOST_LOOKED_AT_S)
         kernels = _or((), lambda: subject.measure_kernels(variant, looked_at_s))
     at_once = _or(None, lambda: _updated_at_once(subject, variant, kernels, block_s, journal))
@@ -202,7 +202,7 @@ def _updated_at_once(
         or work.is_fit_in_loop
     ):
         return None
-    journal.write("phase", "measuring the step with all small weights updated at once")
+    journal.write("phase", "measuring the step with fused updates of all small weights")
     at_once = version.with_step_edits((FlatUpdates(),))
     return compare_in_memory(
         subject.resident_runner(version), subject.resident_runner(at_once), block_s / 2

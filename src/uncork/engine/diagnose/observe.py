@@ -106,7 +106,9 @@ def observe(
     """
     variant = variant or subject.original
     seconds = _BRIEF if measurement else _CAREFUL.scaled(budget_s / DEFAULT_BUDGET_S)
-    journal.write("phase", f"measuring {subject.workload.at} as it runs and on a resident batch")
+    journal.write(
+        "phase", f"measuring {subject.workload.at} with its input and on one batch kept in memory"
+    )
     shares = measure_breakdown(
         subject,
         variant,
@@ -117,7 +119,7 @@ def observe(
     )
     if measurement is None:
         measurement = shares.measurement
-        journal.write("measured", "as it is", samples_per_s=measurement.samples_per_s)
+        journal.write("measured", "unmodified", samples_per_s=measurement.samples_per_s)
     ceilings = {"consumer": measurement.samples_per_s * shares.consumer_speedup}
     ceilings["host"] = _host_ceiling(measurement, machine)
     digest = variant.pipeline.digest if variant.pipeline else ""
@@ -125,7 +127,7 @@ def observe(
     if earlier is not None and _input(earlier.workload) == (digest, *loader.values()):
         ceilings["supply"], stages = earlier.ceilings["supply"], earlier.stages
     else:
-        journal.write("phase", "measuring the input alone, stage by stage")
+        journal.write("phase", "measuring the input separately, stage by stage")
         together = subject.measure_supply(variant, seconds.supply)
         samples = (subject.workload.batch_size or 1) * variant.batch_multiplier
         ceilings["supply"] = together.batches_per_s * samples
@@ -207,7 +209,7 @@ def with_disk(diagnosis: WorkloadDiagnosis, folder: str, journal: Journal) -> Wo
     """The same, with what is known of a folder for files where the user has named one."""
     if not folder:
         return diagnosis
-    journal.write("phase", f"measuring how fast files are written and read in {folder}")
+    journal.write("phase", f"measuring the speed of writing and reading files in {folder}")
     return replace(diagnosis, cache_folder=measure_cache_folder(folder))
 
 
@@ -226,22 +228,22 @@ def _notes(work: Workload, measured: Measurement, stages: Sequence[Stage]) -> It
     yield from _between_epochs(measured)
     if tf.config.functions_run_eagerly():
         yield (
-            "tf.config.run_functions_eagerly(True) is in force: every function runs op by op, and "
-            "all figures are of that; take it out, and diagnose again"
+            "tf.config.run_functions_eagerly(True) is active: every function runs eagerly, and "
+            "all figures are for eager execution; remove it, and diagnose again"
         )
     there = next((stage for stage in stages if stage.kind == "cache"), None)
     ends = there is not None and there.length != INFINITE_LENGTH
     if there is not None and ends and work.min_passes == 1 and not work.is_fit_in_loop:
         at = f" at {there.at}" if there.at else ""
         yield (
-            f"figures are of epochs that read the cache{at}; the "
-            "script has but one, which fills it, and takes longer"
+            f"the figures are for epochs that read the cache{at}; the "
+            "script has only one epoch, which fills it and takes longer"
         )
     for endless in (s for s in stages if s.kind == "cache" and s.length == INFINITE_LENGTH):
         at = f" at {endless.at}" if endless.at else ""
         yield (
-            f"the cache{at} keeps what never ends: it takes more memory, or disk, at each step, "
-            "and is never read again; put it below repeat()"
+            f"the cache{at} stores an infinite dataset: it takes more memory or disk at each step, "
+            "and is never read again; call cache() before repeat()"
         )
 
 

@@ -127,16 +127,20 @@ class CheckpointTrial:
             beside, differs = self._trained(steps, executions, folder)
         what = f"{_PROVED * len(self._callbacks)} checkpoints, each with {executions} executions "
         if differs:
-            return Proof(kind="exact", passed=False, detail=f"{what}beside it: {differs}")
+            return Proof(kind="exact", passed=False, detail=f"{what}asynchronously: {differs}")
         if _equal(as_written, beside):
-            detail = f"{what}beside it, hold what Keras writes; weights are equal bit for bit"
+            detail = (
+                f"{what}asynchronously, contain what Keras writes; weights are equal bit for bit"
+            )
             return Proof(kind="exact", passed=True, detail=detail)
         again, _ = self._trained(steps, executions, None)
         if _equal(as_written, again):
-            return Proof(kind="exact", passed=False, detail="the training comes to other weights")
+            return Proof(
+                kind="exact", passed=False, detail="the training ends with different weights"
+            )
         detail = (
-            f"{what}beside it, hold what Keras writes; copying changes no weight, and two "
-            "trainings as written differ by themselves"
+            f"{what}asynchronously, contain what Keras writes; copying changes no weight, and two "
+            "runs of the original training differ, too"
         )
         return Proof(kind="exact", passed=True, detail=detail)
 
@@ -201,13 +205,13 @@ class CheckpointTrial:
         if self._distributed:
             return "it runs under a tf.distribute strategy"
         if has_own_save(self._model):
-            return "the model has a save of its own, which may look at the file"
+            return "the model overrides save, which may read the file"
         if frequencies > 1:
-            return "several callbacks save, each at times of its own"
+            return "several callbacks save, each at different times"
         if self._waits:
             return (
-                f"'{self._waits}' may look at the file as soon as it is begun; where it acts at "
-                "the end of an epoch only, let it stand before the checkpoint in the list"
+                f"'{self._waits}' may read the file before it is complete; if it acts at "
+                "the end of an epoch only, put it before the checkpoint in the list"
             )
         if part_s > _LONGEST_S:
             return f"a save and the steps to write it in take {part_s:.0f} s, too long for trials"
@@ -235,7 +239,7 @@ class CheckpointTrial:
 
     def _difference(self, folder: Path, times: Iterator[float], executions: int) -> str:
         """Between what Keras saves now, and what a thread writes of now while it trains on."""
-        written, beside = folder / "as written", folder / "beside"
+        written, beside = folder / "original", folder / "beside"
         for place in (written, beside):
             place.mkdir(exist_ok=True)
         self.save(written)

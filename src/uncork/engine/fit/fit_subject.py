@@ -196,9 +196,9 @@ class FitSubject(FitEvidenceSubject):
         kind = find_loosest_guarantee(
             proof.kind, "resampled" if drawn else "rounding" if in_parts else "exact"
         )
-        detail = f"{proof.detail}, of {rows} examples each"
+        detail = f"{proof.detail}, with {rows} examples each"
         if drawn:
-            detail += "; without what layers drop at random, which each part draws by itself"
+            detail += "; without dropout, which is random in each micro-batch"
         return replace(proof, kind=kind, detail=detail)
 
     def prove_step(self, variant: Variant, kind: Guarantee, budget_s: float) -> Proof:
@@ -266,7 +266,7 @@ class FitSubject(FitEvidenceSubject):
             original = StepSettings(self.model, self.original.step_edits)
             prover = StepProver(original, self.snapshot, recording)
             found = prover.prove(StepSettings(self.model, version.step_edits), "rounding", budget_s)
-        return replace(found, detail=f"{found.detail}; without TF32, by which either rounds")
+        return replace(found, detail=f"{found.detail}; without TF32, which rounds in both")
 
     def record_handover(self, variant: Variant, budget_s: float) -> FitHandover | None:
         """The state before the first step, and what it leads to on recorded batches."""
@@ -348,7 +348,7 @@ class FitSubject(FitEvidenceSubject):
         if batches:
             return batches
         raise NothingToMeasure(
-            "the training data is empty: it gave no batch",
+            "the training data is empty: it has no batch",
             "at least one batch",
             "check the dataset",
         )
@@ -402,14 +402,14 @@ def _check(feed: Feed) -> None:
     """
     if feed.kind == "generator" and not isinstance(feed.x, SharedGenerator):
         raise WrongUse(
-            "the training is fed by a Python generator, which can be read only once",
+            "the training reads a Python generator, which can be read only once",
             "data that can be read again: tf.data, arrays or a PyDataset",
             "wrap it: tf.data.Dataset.from_generator(function, output_signature=...); or let "
-            "another process read it: uncork tune SCRIPT",
+            "each process read it once: uncork tune SCRIPT",
         )
     if isinstance(feed.x, tf.distribute.DistributedDataset):
         raise WrongUse(
-            "the training is fed by a dataset that is distributed already",
+            "the training reads a dataset that is distributed already",
             "the tf.data.Dataset itself",
-            "leave out experimental_distribute_dataset: fit does it under a strategy",
+            "remove experimental_distribute_dataset: fit distributes the data under a strategy",
         )

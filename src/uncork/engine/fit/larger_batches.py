@@ -105,7 +105,9 @@ class LargerBatchTrials:
         try:
             steps = self._steps(original, budget_s / (2 * most))
             if steps // times < _FEWEST:
-                detail = f"there was time for {steps // times} of its steps, too few to judge it by"
+                detail = (
+                    f"there was time for {steps // times} of its steps, too few for a judgement"
+                )
                 return Proof(kind="training", passed=False, detail=detail)
             ours: list[LossCurve] = []
             theirs: list[LossCurve] = []

@@ -61,9 +61,9 @@ class _ValidationRunner(VariantRunner):
         begin = time.perf_counter()
         if self._pipeline is not None and not fill_caches(self._pipeline, self._fill_s):
             raise NothingToMeasure(
-                f"a cache of the validation data was not full after {self._fill_s:.0f} s",
+                f"the cache of the validation data was not full after {self._fill_s:.0f} s",
                 "data that can be read in that time",
-                "validate on less of it",
+                "validate on less data",
             )
         self._runner.prime()
         if not self._went_through:

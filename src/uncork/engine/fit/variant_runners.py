@@ -85,7 +85,7 @@ class FitRunnerSubject(Subject):
                 runner = self.resident_runner(variant.with_step_edits((group,)))
                 runner.prime()
                 return runner
-        self.notes.append("time between steps is counted as part of the step")
+        self.notes.append("the time between steps counts as part of the step")
         return None
 
     def grouped_training_runner(self, variant: Variant) -> VariantRunner | None:

@@ -107,9 +107,9 @@ class DatasetLoopSubject(Subject):
         self._batches = collect_resident_batches(self._pipeline.dataset)
         if not self._batches:
             raise NothingToMeasure(
-                f"the data of the loop at {call.at} gives no batch when it is read again",
+                f"the data of the loop at {call.at} has no batch when it is read again",
                 "a dataset that can be read more than once",
-                "let its generator begin anew each time: from_generator(function, ...)",
+                "create the generator again for each pass: from_generator(function, ...)",
             )
         self.workload = Workload(
             index=call.index,

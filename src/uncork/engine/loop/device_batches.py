@@ -88,7 +88,10 @@ class DeviceBatchComparison:
             kind: That was to be proved.
         """
         how = "differ" if self.has_difference else "are equal bit for bit"
-        told = f"{self.compared_count} batches made there and here {how}; {proof.detail}"
+        told = (
+            f"{self.compared_count} batches created on the device and on the host {how}; "
+            f"{proof.detail}"
+        )
         if not self.has_difference:
             return replace(proof, detail=told)
         if kind == "exact":
@@ -131,12 +134,12 @@ def _check(leaf: Any) -> None:
     if not isinstance(leaf, tf.Tensor | np.ndarray):
         return
     if tuple(leaf.shape) or not tf.as_dtype(leaf.dtype).is_integer:
-        raise _refusal("something that does not stand in its batches")
+        raise _refusal("a value that is not in its batches")
 
 
 def _refusal(received: str) -> EditRefused:
     return EditRefused(
-        f"the loop gives its step {received}: what it makes of a batch would be made elsewhere",
-        "a step that is called with its batches as they are",
-        "make it in a map of the dataset, or in the step",
+        f"the loop calls its step with {received}: its changes of a batch would run on the host",
+        "a step that is called with unmodified batches",
+        "change the batch in a map of the dataset, or in the step",
     )

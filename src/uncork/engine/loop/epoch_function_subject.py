@@ -192,7 +192,8 @@ class EpochFunctionSubject(Subject):
     def __init__(self, call: StepCall, *, epochs: int | None, scratch: str) -> None:
         self.notes = [
             *assumed_epochs_notes(epochs),
-            "the loop stands in a tf.function: each measurement calls it, with its data begun anew",
+            "the loop is in a tf.function: each measurement calls it, and reads its data from "
+            "the start",
         ]
         self.layers = call.layers
         self.startup_lines = startup_lines_of(call, epochs)
@@ -242,7 +243,7 @@ class EpochFunctionSubject(Subject):
 
     def prove_step(self, variant: Variant, kind: Guarantee, budget_s: float) -> Proof:
         """Never asked: the step stands in the user's function."""
-        raise NotImplementedError("there is no step to call by itself")
+        raise NotImplementedError("there is no step that can be called separately")
 
     def restore(self) -> None:
         """Weights were moved by the user's own function, in a run thrown away."""

@@ -298,9 +298,9 @@ def _over(ending: BaseException) -> BaseException:
     if not isinstance(ending, Exception) or isinstance(ending, UncorkError):
         return ending
     return NothingToMeasure(
-        f"measuring the loop came to an end: {type(ending).__name__}: {ending}",
+        f"an error ended the measurement of the loop: {type(ending).__name__}: {ending}",
         "data that can be read without an error",
-        "let the pipeline leave out what cannot be read: dataset.ignore_errors()",
+        "skip elements that cannot be read: dataset.ignore_errors()",
     )
 
 

@@ -12,7 +12,7 @@ from uncork.pycode.frames.stack import code_location, code_owner, iterate_frames
 from uncork.pycode.purity.code_replacement import function_of_code
 from uncork.training.loop_step.eager_step import EagerStep
 
-NO_STEP_FUNCTION: Final = "it stands in the loop itself, not in a function of its own"
+NO_STEP_FUNCTION: Final = "its code is in the loop itself, not in a function"
 
 
 def intercept_eager_step(

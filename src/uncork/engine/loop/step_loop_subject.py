@@ -65,9 +65,9 @@ from uncork.training.variant import Variant, VariantRunner
 from uncork.verify.provers.handover import Handover
 from uncork.verify.provers.keras_calls import changes_keras_calls, prove_evaluations
 
-_RESIDENT: Final = "over and over"
-_OTHER: Final = "over and over, another batch"
-_AS_IT_IS: Final = "as it is"
+_RESIDENT: Final = "repeatedly"
+_OTHER: Final = "repeatedly, another batch"
+_AS_IT_IS: Final = "unmodified"
 # Between two steps passes what makes a batch; so much longer, and it is the end of an epoch.
 _PAUSE: Final = 20
 _LEAST_PAUSE_S: Final = 0.25
@@ -115,7 +115,7 @@ class StepLoopSubject(Subject):
     ) -> None:
         self.notes = [
             *assumed_epochs_notes(epochs),
-            "pauses between epochs (shuffling, validation) are not counted",
+            "pauses between epochs (shuffling, validation) do not count",
         ]
         self.layers = call.layers
         self.startup_lines = startup_lines_of(call, epochs)
@@ -129,7 +129,7 @@ class StepLoopSubject(Subject):
         self._whole = step is not None or not call.is_eager
         self.workload = replace(brief, batch_size=samples_of(call) if self._whole else None)
         if self.workload.batch_size is None:
-            self.notes.append("the size of a batch is not known: a step counts as one sample")
+            self.notes.append("the batch size is unknown: a step counts as one sample")
         self.driver = LoopDriver(float(self.workload.batch_size or 1), sys.setprofile)
         self._call = call
         as_arrays = step is not None or call.is_eager or casts_arrays(call)

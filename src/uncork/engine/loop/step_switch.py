@@ -44,7 +44,7 @@ from uncork.verify.provers import loop_handover as calls_elsewhere
 from uncork.verify.provers.handover import Handover, LoopHandover
 from uncork.verify.provers.loop_step import prove_loop_step
 
-_NOT_SEEN: Final = "it was not called by the loop that was watched"
+_NOT_SEEN: Final = "the observed loop did not call it"
 # Calls of the step that a proof looks for, and seconds that it may take to see them.
 _RECORDED: Final = 8
 _RECORDING_S: Final = 8.0
@@ -137,8 +137,8 @@ class StepSwitch:
             code = "" if self._step is None else self._step.code_digest
             if any(code != edit.code_digest for edit in edits):
                 raise EditRefused(
-                    "the loop does not call the step that the edit is for",
-                    "the code that the plan was made for",
+                    "the loop does not call the step that the plan changes",
+                    "the code that was tuned",
                     "run 'uncork tune' again",
                 )
         reusing = any(isinstance(edit, ReuseIterator) for edit in variant.step_edits)
@@ -281,7 +281,7 @@ class StepSwitch:
         """
         assert isinstance(handover, LoopHandover)
         if not self.has_step:
-            return Proof(kind="exact", passed=False, detail="no step of the loop was seen there")
+            return Proof(kind="exact", passed=False, detail="no step of the loop was called")
         mode = mode_of(variant.step_edits)
         return self._with_calls(
             lambda step: calls_elsewhere.prove_loop_handover(step, mode, handover),
@@ -329,5 +329,5 @@ class StepSwitch:
                 f"the step cannot run {mode_of(version.step_edits).description}: "
                 f"{self._step.mode_refusal}",
                 "a step that can",
-                "leave it as it is",
+                "keep the original step",
             )

@@ -15,7 +15,7 @@ from uncork.core.base.errors import WrongUse
 
 _VARIABLE: Final = "TF_CONFIG"
 _REMEDY: Final = (
-    f"tune it as one worker alone ({_VARIABLE} unset, or with a cluster of one), then start every "
+    f"tune it as a single worker ({_VARIABLE} unset, or with a cluster of one), then start every "
     "worker with 'uncork run --plan'"
 )
 
@@ -58,7 +58,7 @@ def refuse_cluster(training: str, processes: int) -> None:
 
 def _refused(received: str) -> WrongUse:
     return WrongUse(
-        f"{received}: what is tried in one of them, the others would wait for, or train with",
+        f"{received}: the others would wait for a trial in one of them, or train with it",
         "a training of one process",
         _REMEDY,
     )

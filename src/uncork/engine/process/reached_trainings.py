@@ -29,20 +29,20 @@ def no_training_error(reached_workloads: Sequence[Workload], training: int | Non
     if not reached_workloads:
         return NothingToMeasure(
             "the script ended without training: no Model.fit, no loop over a tf.data.Dataset that "
-            "computes gradients, no step that moves an optimizer again and again",
+            "computes gradients, no step that updates an optimizer repeatedly",
             "a script that trains with Keras 3 on the TensorFlow backend",
             "check its arguments: does it train when started with plain python?",
         )
     calls = "".join(f"\n    {format_training(w)}" for w in reached_workloads)
     if training is not None and training not in [w.index for w in reached_workloads]:
         return WrongUse(
-            f"there is no training call {training}; reached were:{calls}",
+            f"there is no training call {training}; the script reached:{calls}",
             "--training with one of these numbers",
             f"--training {reached_workloads[0].index}",
         )
     return NothingToMeasure(
-        f"no training call does enough work to be measured; reached were:{calls}",
-        f"at least {MIN_TRAINING_STEPS} steps, and more where calls stand in a loop",
+        f"no training call is long enough to be measured; the script reached:{calls}",
+        f"at least {MIN_TRAINING_STEPS} steps, and more if calls are in a loop",
         "train longer, with more data or more epochs, or choose one: "
         f"--training {reached_workloads[0].index}",
     )

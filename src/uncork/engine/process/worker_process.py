@@ -68,7 +68,7 @@ class WorkerFailed(UncorkError):
 
     def __init__(self, exit_code: int, last_line: str = "", *, is_killed: bool = False) -> None:
         because = f": {quote(last_line)}" if last_line else ""
-        super().__init__(f"the child ended with exit code {exit_code}{because}")
+        super().__init__(f"the worker process ended with exit code {exit_code}{because}")
         self.exit_code = exit_code
         self.is_killed = is_killed
 
@@ -133,9 +133,9 @@ def run_worker(
         raise KeyboardInterrupt
     if code == exit_codes.DONE:
         raise NothingToMeasure(
-            "the script's process ended itself (os._exit) before there was a result",
-            "a script that trains, and comes to its end",
-            "take out the os._exit, or an 'except:' that catches everything",
+            "the script ended its process (os._exit) before there was a result",
+            "a script that trains and ends normally",
+            "remove the os._exit, or an 'except:' that catches everything",
         )
     if code > 0 and not told:
         if not quiet:
@@ -159,8 +159,8 @@ def run_quiet_worker(job: Job, script: Script) -> JobResult:
     if found.out_of_memory_error:
         raise OutOfMemory(
             found.out_of_memory_error,
-            "a training that fits into memory in a process of its own",
-            "end what else takes memory, or look at it where there is more of it",
+            "a training that fits into memory in a separate process",
+            "end other processes that use memory, or use a machine with more memory",
         )
     return found
 
@@ -172,7 +172,7 @@ def temporary_folder() -> Iterator[str]:
     Raises:
         WrongUse: There is no room for it.
     """
-    with convert_os_errors("make a folder for temporary files"):
+    with convert_os_errors("create a folder for temporary files"):
         folder = tempfile.TemporaryDirectory(prefix="uncork-", ignore_cleanup_errors=True)
     with folder as path:
         yield path
@@ -197,8 +197,8 @@ def convert_os_errors(action: str) -> Iterator[None]:
     except OSError as error:
         raise WrongUse(
             f"cannot {action}: {error.strerror or error}",
-            f"room in {tempfile.gettempdir()}, and memory for another process",
-            "make room, or set TMPDIR to another folder",
+            f"disk space in {tempfile.gettempdir()}, and memory for another process",
+            "free disk space, or set TMPDIR to another folder",
         ) from error
 
 
@@ -313,4 +313,4 @@ def _exit_code(code: int) -> int:
 def _tell_signal(number: int) -> None:
     hint = " (out of memory?)" if number == signal.SIGKILL else ""
     name = signal.Signals(number).name
-    sys.stderr.write(f"uncork: the script's process was ended by {name}{hint}\n")
+    sys.stderr.write(f"uncork: {name} ended the script's process{hint}\n")

@@ -63,8 +63,9 @@ class DataSubset:
             return None
         if not any(each.startswith(_NOTE) for each in self._notes):
             self._notes.append(
-                f"{_NOTE} takes some {seconds:.0f} s: it was tried with one element in {parts}, "
-                "again and again"
+                f"{_NOTE} takes about {seconds:.0f} s: Uncork tried it with one element in "
+                f"{parts}, "
+                "repeatedly"
             )
         return shorter
 

@@ -51,7 +51,7 @@ class _DatasetRunner(VariantRunner):
                 empty = False
                 yield 1
             if empty:
-                raise NothingToMeasure("a pass gave nothing", "at least one element", "check it")
+                raise NothingToMeasure("a pass has no element", "at least one element", "check it")
 
 
 class DatasetSubject(Subject):

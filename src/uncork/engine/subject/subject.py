@@ -151,7 +151,7 @@ class Subject(ABC):
     def prove_training(self, variant: Variant, budget_s: float) -> Proof:
         """Train the original and this version on as many samples, and judge both by others."""
         del variant, budget_s
-        return Proof(kind="training", passed=False, detail="there is nothing to judge it by")
+        return Proof(kind="training", passed=False, detail="no result can be compared")
 
     def runner_without_metrics(self) -> VariantRunner | None:
         """The resident step without the metrics that it computes; None where there are none."""

@@ -38,7 +38,7 @@ DEFAULT_EPOCHS: Final = 2
 def assumed_epochs_notes(epochs: int | None) -> Iterator[str]:
     """What the user should know where that is so."""
     if epochs is None:
-        yield "epochs of this loop are not known: later epochs are assumed"
+        yield "the number of epochs of this loop is unknown: Uncork assumes later epochs"
 
 
 def startup_lines_of(call: LoopCall | StepCall, epochs: int | None) -> tuple[StartupLine, ...]:

@@ -120,7 +120,7 @@ class CombinedOptimization(Optimization):
         return tuple(
             replace(
                 before,
-                reason=f"{before.reason}; together with {self._others(part)}: {step.reason}",
+                reason=f"{before.reason}; combined with {self._others(part)}: {step.reason}",
             )
             for part, before in zip(self.parts, single_steps, strict=True)
         )
@@ -134,7 +134,7 @@ class CombinedOptimization(Optimization):
                 step,
                 name=part.optimization.name,
                 stage=part.optimization.stage,
-                reason=f"{proposal.rationale}; measured together with {self._others(part)}",
+                reason=f"{proposal.rationale}; measured in combination with {self._others(part)}",
                 edits=tuple(islice(edits, len(proposal.edits))),
                 at=proposal.at,
                 source_edit=proposal.source_edit,

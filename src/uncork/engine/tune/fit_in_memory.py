@@ -39,14 +39,14 @@ def fit_into_memory(
             raise
         in_parts = refused
     subject.require_edits(())
-    journal.write("phase", f"{in_parts.received}: trying to make activations again"[:300])
+    journal.write("phase", f"{in_parts.received}: trying to recompute activations"[:300])
     try:
         return RecomputeStrategy(subject, min_parts, error_message, policy, journal).apply()
     except OutOfMemory as refused:
         why = refused.received.removeprefix(f"{error_message}; ")
         subject.require_edits(())
         raise OutOfMemory(
-            f"{in_parts.received}; nor with activations made again: {why}",
+            f"{in_parts.received}; nor with recomputed activations: {why}",
             refused.expected,
             refused.remedy,
         ) from None

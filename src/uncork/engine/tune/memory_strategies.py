@@ -97,11 +97,11 @@ class MemoryStrategy(ABC):
         memory = MemoryMeter(step_device(subject.model))
         first = self.optimization.edits(self.first_count)
         subject.runner(subject.original.with_step_edits(first))  # or it is refused
-        text = "measuring the memory that a step takes, on few examples of a batch"
+        text = "measuring the memory of a step on a few examples of a batch"
         self.journal.write("phase", text)
         taken = measure_rows(subject, size, memory)
         if not taken:
-            raise self._error("nor is there memory for a step on a single example")
+            raise self._error("a step on a single example does not fit into memory, either")
         for found in self._candidates(subject, size, taken, memory):
             edits = self.optimization.edits(found.segments or found.parts)
             version = subject.original.with_step_edits(edits)
@@ -134,8 +134,7 @@ class MemoryStrategy(ABC):
             subject.restore()
         if not proof.passed:
             why = (
-                f"it is not proved to be the same training {memory_overflow.description}: "
-                f"{proof.detail}"
+                f"not proven to be the same training {memory_overflow.description}: {proof.detail}"
             )
             raise self._error(why)
         allowed = self.policy.loosest_guarantee
@@ -164,8 +163,8 @@ class MicroBatchStrategy(MemoryStrategy):
 
     optimization = MicroBatchesOptimization()
     first_count = 2
-    not_keras_reason = "its batches are not Keras's to cut"
-    exhausted_reason = "nor is there memory for one example after the other"
+    not_keras_reason = "Keras does not control its batches"
+    exhausted_reason = "micro-batches of one example do not fit into memory, either"
 
     def _candidates(
         self, subject: FitSubject, size: int, taken: dict[int, int], memory: MemoryMeter
@@ -175,7 +174,7 @@ class MicroBatchStrategy(MemoryStrategy):
         while last != size:
             last = parts = _even(size, parts)
             self.journal.write(
-                "phase", f"training in {parts} parts of {-(-size // parts)} examples"
+                "phase", f"training with {parts} micro-batches of {-(-size // parts)} examples"
             )
             rows = next((each for each in sorted(taken) if each >= 4 * parts), max(taken))
             # One part is smaller.
@@ -193,8 +192,8 @@ class RecomputeStrategy(MemoryStrategy):
 
     optimization = RecomputeActivationsOptimization()
     first_count = _MOST
-    not_keras_reason = "its step is not Keras's to change"
-    exhausted_reason = "in as many segments as it can be cut in, there is no memory either"
+    not_keras_reason = "Keras does not control its step"
+    exhausted_reason = "it does not fit into memory with the largest number of segments, either"
 
     def _candidates(
         self, subject: FitSubject, size: int, taken: dict[int, int], memory: MemoryMeter
@@ -202,7 +201,7 @@ class RecomputeStrategy(MemoryStrategy):
         """Twice as many segments each time, as long as more are made of the model."""
         rows = next((each for each in sorted(taken) if each >= _PROVED), max(taken))
         for segments in _numbers(subject.model, self.min_count):
-            self.journal.write("phase", f"running segments again, {segments} of them")
+            self.journal.write("phase", f"recomputing activations in {segments} segments")
             few = {}
             for each in sorted(taken)[-2:]:
                 runner = subject.runner_on_rows(each, self.optimization.edits(segments))

@@ -43,7 +43,7 @@ from uncork.rules.judge import judge
 from uncork.training.tracing.xla_support import missing_kernel_reason
 from uncork.training.variant import Variant
 
-_NO_CHILDREN = "takes a process of its own: tune the script with 'uncork tune'"
+_NO_CHILDREN = "needs a separate process: tune the script with 'uncork tune'"
 
 
 @dataclass
@@ -181,7 +181,7 @@ class Tuner(TuningState):
                 self._look,
             )
         except Exception as error:  # as of a trial: it must not take the tuning with it
-            self.journal.write("phase", f"not tried together: {describe_error(error)}")
+            self.journal.write("phase", f"not tried in combination: {describe_error(error)}")
             return []
         finally:
             self.subject.restore()
@@ -195,7 +195,7 @@ class Tuner(TuningState):
             predicted = self.diagnosis.speedup_with_faster_step(alone.ratio)
             proposal = replace(proposal, predicted=predicted)
             if predicted < MIN_PREDICTED_SPEEDUP:
-                reason = f"on a resident batch {format_speedup(alone)}"
+                reason = f"on one batch kept in memory {format_speedup(alone)}"
                 return record(optimization, "rejected", reason, proposal)
         trial = self._measure(candidate, None if again else self._better_s(optimization, proposal))
         found, part = trial.comparison, secondary_cost_of(self.variant, candidate, self.diagnosis)
@@ -276,14 +276,14 @@ class Tuner(TuningState):
         )
         if spare_s < seconds.MIN_LARGER_BATCHES_S:
             return
-        self.journal.write("phase", "training on larger batches, to see what they are worth")
+        self.journal.write("phase", "training on larger batches to measure their effect")
         try:
             sizes = self.subject.measure_batch_sizes(
                 self.variant, min(seconds.LARGER_BATCHES_S, spare_s)
             )
             self.diagnosis = replace(self.diagnosis, batch_size_trials=sizes)
         except Exception as error:  # as of a trial: it must not take the tuning with it
-            self.journal.write("phase", f"no larger batch was tried: {describe_error(error)}")
+            self.journal.write("phase", f"Uncork tried no larger batch: {describe_error(error)}")
         finally:
             self.subject.restore()
 

@@ -83,7 +83,7 @@ class TuningState:
         ):
             return None
         best = max(more, key=worth.__getitem__)
-        return Skipped(reason=f"the time left is kept for {best}, which promises more")
+        return Skipped(reason=f"the remaining time is reserved for {best}, which promises more")
 
     def _further(
         self, optimization: Optimization

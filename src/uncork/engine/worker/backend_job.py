@@ -65,7 +65,7 @@ class BackendListener(JobListener):
         )
         if not found.blocks:
             raise NothingToMeasure(
-                "the training ended before it could be timed", "one that goes on", "tune again"
+                "the training ended before it was timed", "a training that continues", "tune again"
             )
         return found
 

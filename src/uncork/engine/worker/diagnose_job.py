@@ -40,7 +40,7 @@ def record_timeline(subject: Subject, folder: str, step_s: float) -> str | None:
         runner.prime()
         write_trace(folder, lambda: runner.block(seconds))
     except Exception as error:  # a script that profiles itself, a full disk: the figures stand
-        return f"no timeline was kept: {describe_error(error)}"
+        return f"no timeline was saved: {describe_error(error)}"
     return None
 
 
@@ -55,7 +55,7 @@ class DiagnoseListener(JobListener):
         before = observe(subject, machine, self.journal, budget_s=self.job.policy.budget_s)
         share = timing_overhead_s() / before.step_s
         if self.job.timeline_folder is not None:
-            self.journal.write("phase", "keeping a timeline of some steps")
+            self.journal.write("phase", "saving a timeline of some steps")
             missing = record_timeline(subject, self.job.timeline_folder, before.step_s)
             if missing:  # first: it was asked for, and only some notes are shown
                 before = replace(before, notes=(missing, *before.notes))

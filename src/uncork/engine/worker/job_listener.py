@@ -186,16 +186,16 @@ class JobListener(PassThroughListener):
             return None
         if any(isinstance(each, _ITERATORS) for each in arguments_of(call)):
             raise NothingToMeasure(
-                f"the function called at {call.at} is given an iterator, and reads from it itself",
-                "a step that is given its batch, or a function that is given the dataset",
-                "call it with next(iterator), or let it loop over the dataset",
+                f"the function called at {call.at} receives an iterator, and reads from it itself",
+                "a step that receives its batch, or a function that receives the dataset",
+                "call it with next(iterator), or loop over the dataset in it",
             )
         if find_datasets(call.args, call.kwargs):
             if single_dataset_of(call) is None or tf.distribute.has_strategy():
                 raise NothingToMeasure(
-                    f"the datasets of the function called at {call.at} cannot be exchanged",
+                    f"the datasets of the function called at {call.at} cannot be replaced",
                     "one dataset among its arguments, and no tf.distribute strategy",
-                    "let it train on one, and validate in another function; or choose another "
+                    "train on one dataset, and validate in another function; or choose another "
                     "training: uncork diagnose --list",
                 )
             epochs = count_passes(sys._getframe(), own_loop_count=0)
@@ -275,9 +275,9 @@ class JobListener(PassThroughListener):
         at = self._loop.workload.at if self._loop is not None else self._claimed
         if self.result is None and at:
             raise NothingToMeasure(
-                f"the loop at {at} ended by itself before it was measured",
-                "a loop that asks for batches as long as it is given some, for a minute or two",
-                "let it run longer: take out its 'break', raise its number of steps or epochs",
+                f"the loop at {at} ended before it was measured",
+                "a loop that reads batches as long as there are some, for a minute or two",
+                "let it run longer: remove its 'break', or increase its number of steps or epochs",
             )
 
     def fail(self, **of_its_run: tuple[str, ...]) -> None:

@@ -66,8 +66,8 @@ _OF_DATA: Final = frozenset({
     "DataLossError", "InvalidArgumentError", "NotFoundError", "OutOfRangeError", "UnknownError",
 })  # fmt: skip
 _ENDED_SO: Final = (
-    "so the training at {at} ended while it was looked at: where plain Python ends so, mend that, "
-    "and type the command again"
+    "this error ended the training at {at} during its measurement: if plain Python ends so, too, "
+    "fix the script, and run the command again"
 )
 
 
@@ -182,8 +182,9 @@ def _held_back(held: Mapping[str, int]) -> tuple[str, ...]:
 def _not_saved(held: Mapping[str, int]) -> str:
     """A script that reads what it has saved itself finds nothing, or what it saved last week."""
     return (
-        f"what the script saves is held back while it is looked at ({', '.join(sorted(held))}): if "
-        "it reads that again, choose a training before: --training N, see uncork diagnose --list"
+        f"Uncork suppresses saves of the script while it measures ({', '.join(sorted(held))}): if "
+        "the script reads them again, choose an earlier training: --training N, see uncork "
+        "diagnose --list"
     )
 
 
@@ -214,9 +215,9 @@ def _plan(job: Job) -> Plan | None:
 def _judge(ending: SystemExit, made: JobListener | None) -> None:
     """A script may end itself after the work, and before it with code 0: neither is a failure."""
     if ending.code not in (0, None) and (made is None or made.result is None):
-        when = "before training" if made is None else "before its training had been looked at"
-        sys.stderr.write(f"uncork: the script ended itself with {ending.code!r} {when}\n")
-        raise ScriptFailed(f"the script ended itself with {ending.code!r}") from ending
+        when = "before training" if made is None else "before its training was measured"
+        sys.stderr.write(f"uncork: the script exited with {ending.code!r} {when}\n")
+        raise ScriptFailed(f"the script exited with {ending.code!r}") from ending
 
 
 if __name__ == "__main__":

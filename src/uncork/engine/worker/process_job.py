@@ -19,7 +19,7 @@ from uncork.verify.provers.handover import Handover
 
 _BLOCK_S: Final = 1.0
 _BLOCKS: Final = 4
-_OTHER_SUMS: Final = "the input pipeline adds up numbers, which one thread does in another order"
+_OTHER_SUMS: Final = "the input pipeline sums numbers, and one thread sums them in another order"
 
 
 class ProcessListener(VersionListener):

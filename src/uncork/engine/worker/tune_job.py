@@ -73,7 +73,7 @@ class TuneListener(JobListener):
         tried = walk.process_optimizations()
         if self.job.handover_path is None or not tried or walk.time_left_s < PROCESS_TRIAL_S:
             return False
-        self.journal.write("phase", "recording what another process is to be compared with")
+        self.journal.write("phase", "recording a reference for trials in other processes")
         # Only another backend is compared by its losses.
         orders_s = HANDOVER_RECORDING_S if KerasBackendOptimization.name in tried else 0.0
         try:
@@ -81,7 +81,7 @@ class TuneListener(JobListener):
             if found is not None:
                 found.write(Path(self.job.handover_path))
         except Exception as error:  # as of a trial: it must not take the tuning with it
-            self.journal.write("phase", f"no other process is tried: {error}"[:200])
+            self.journal.write("phase", f"Uncork tries no other process: {error}"[:200])
             return False
         finally:
             subject.restore()

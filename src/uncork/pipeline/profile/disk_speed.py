@@ -39,7 +39,7 @@ def measure_cache_folder(folder: str) -> CacheFolder:
 
     Example:
         >>> measure_cache_folder("/no/such/folder").refusal_reason
-        'no files can be kept in /no/such/folder: No such file or directory'
+        'Uncork cannot cache files in /no/such/folder: No such file or directory'
     """
     place = os.path.abspath(folder)  # noqa: PTH100 - symbolic links stay
     if _is_memory(os.path.realpath(place)):

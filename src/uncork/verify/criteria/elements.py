@@ -33,7 +33,7 @@ from uncork.pipeline.equivalence.digests import ElementDigests, EpochDigests
 # Elements that must have been compared before a comparison cut short by time counts.
 MIN_ELEMENTS: Final = 4
 # What is said where there was too little time: nothing speaks against the edit.
-TOO_FEW_COMPARED: Final = "could be compared in the time given"
+TOO_FEW_COMPARED: Final = "could be compared in the available time"
 # Samples of two passes that must have been compared to tell whether they are drawn anew.
 _FEWEST: Final = 2
 # Standard deviations of chance: one false alarm in ten thousand proofs, given some hundred samples.
@@ -71,9 +71,8 @@ def prove_elements(
         kind=kind,
         passed=True,
         detail=(
-            f"{extent} {original.element_count} batches{passes} are equal, same order, draws "
-            "seeded "
-            "alike"
+            f"{extent} {original.element_count} batches{passes} are equal, in the same order, "
+            "with equal seeds"
         ),
     )
 
@@ -91,20 +90,20 @@ def prove_elements_close(
     Example:
         >>> apart = Closeness(element_count=40, max_ulps=2.5, failure="", is_complete=True)
         >>> prove_elements_close(apart, require_complete=False).detail
-        '40 batches, draws seeded alike, are 2.5 roundings apart at most'
+        '40 batches with equal seeds differ by at most 2.5 roundings'
     """
     if closeness.failure:
         return Proof(kind="rounding", passed=False, detail=closeness.failure)
     if not closeness.is_complete and (require_complete or closeness.element_count < min_elements):
         detail = f"only {closeness.element_count} batches {TOO_FEW_COMPARED}"
         return Proof(kind="rounding", passed=False, detail=detail)
-    apart = f"{closeness.max_ulps:.1f} roundings apart at most"
-    said = f"{closeness.element_count} batches, draws seeded alike, are {apart}"
+    roundings = f"at most {closeness.max_ulps:.1f} roundings"
+    said = f"{closeness.element_count} batches with equal seeds differ by {roundings}"
     within = closeness.max_ulps <= _ROUNDINGS
     return Proof(
         kind="rounding",
         passed=within,
-        detail=said if within else f"{said}; {_ROUNDINGS:g} are what another order may do",
+        detail=said if within else f"{said}; another order may cause {_ROUNDINGS:g}",
     )
 
 
@@ -120,7 +119,7 @@ def frozen_randomness_reason(
 
     Example:
         >>> frozen_randomness_reason([["a", "b"], ["c", "d"]], [["a", "b"], ["b", "a"]])
-        '100% of samples come back unchanged in the second epoch, 0% did originally'
+        '100% of samples are unchanged in the second epoch, 0% originally'
         >>> frozen_randomness_reason([["a", "b"], ["c", "d"]], [["a", "b"], ["x", "y"]])
         ''
     """
@@ -132,10 +131,7 @@ def frozen_randomness_reason(
     if samples < _FEWEST:  # nothing can be frozen where there is nothing
         return f"only {samples} samples {TOO_FEW_COMPARED}" if any(original) else ""
     if now > min(was + _chance(was, now, samples), (1 + was) / 2):
-        return (
-            f"{now:.0%} of samples come back unchanged in the second epoch, "
-            f"{was:.0%} did originally"
-        )
+        return f"{now:.0%} of samples are unchanged in the second epoch, {was:.0%} originally"
     return ""
 
 
@@ -165,7 +161,7 @@ def _difference(ours: EpochDigests, theirs: EpochDigests, least: float) -> str:
         return "" if lengths[0] == lengths[1] else f"{lengths[1]} elements, not {lengths[0]}"
     shorter, longer = (ours, theirs) if lengths[0] < lengths[1] else (theirs, ours)
     if _ended(shorter) and len(longer.digests) > len(shorter.digests):
-        return f"one ends after {min(lengths)} elements, the other goes on"
+        return f"one ends after {min(lengths)} elements, the other continues"
     if min(lengths) < least:
         return f"only {min(lengths)} elements {TOO_FEW_COMPARED}"
     return ""

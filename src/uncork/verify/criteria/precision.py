@@ -27,7 +27,7 @@ MAX_ORDERS: Final = 8
 LOSS_WINDOWS: Final = 4
 # Half-width of the band over the loss itself, above which the comparison has no power.
 _WIDEST: Final = 0.3
-NO_LOSS_REASON: Final = "the step tells no one loss that it could be judged by"
+NO_LOSS_REASON: Final = "the step reports no single loss that could be compared"
 # Of the way that the weights go, how far apart they may be at its end.
 _ASTRAY: Final = 0.5
 # Float32's own rounding of a mean loss: a band cannot be narrower than that.
@@ -76,7 +76,7 @@ def prove_precision(
         return _proof(
             False,
             f"within {steps} steps the original's loss falls by {fell:.2g}, where its noise is "
-            f"{found.margin:.2g}, and the weights go another way: a worse training would not show",
+            f"{found.margin:.2g}, and the weights differ: this would not reveal a worse training",
         )
     return _proof(
         True,
@@ -106,7 +106,7 @@ def _incomparable(
     if not all(run.is_loss_comparable for run in (*original, *candidate)):
         return NO_LOSS_REASON
     if not all(run.is_finite for run in original):
-        return "the original's own loss is not finite: nothing can be compared"
+        return "the original's loss is not finite: nothing can be compared"
     if not all(run.is_finite for run in candidate):
         return f"the loss became NaN or infinite within {steps} steps"
     counts = {len(run.losses) for run in (*original, *candidate)}
@@ -129,7 +129,7 @@ def _too_wide(base: list[float]) -> str:
     """Why a band lets anything through; empty when it does not."""
     middle, half = statistics.fmean(base), _half_width(base)
     if half > _WIDEST * abs(middle):
-        return f"the original's own band, +-{half:.2g} around a loss of {middle:.2g}, is too wide"
+        return f"the original's band, +-{half:.2g} around a loss of {middle:.2g}, is too wide"
     return ""
 
 

@@ -38,9 +38,7 @@ DIVERGING_RUNS: Final = 6
 _SAME_LOSS: Final = 1e-5
 # Of the way that the weights go, what must be gone by variables that repeat themselves.
 _TELLING: Final = 0.5
-TOO_LITTLE_MOVEMENT: Final = (
-    "the weights move too little meanwhile for a training that strays to be seen"
-)
+TOO_LITTLE_MOVEMENT: Final = "the weights change too little to detect a diverging training"
 # A reordered kernel rounds differently in every step, the nudge only in the first.
 _SLACK: Final = 4.0
 # The same for single variables: of many, the one that strays most is further out than their mean.
@@ -113,7 +111,7 @@ def prove_rounding(
         (abs(a - b) for a, b in zip(original.losses, candidate.losses, strict=True)), default=0.0
     )
     strayed = _strayed(original, nudged_runs, candidate) if candidate.is_finite else 0
-    alone = f"; variables that stray further on their own: {strayed}" if strayed else ""
+    alone = f"; variables that diverge further: {strayed}" if strayed else ""
     return Proof(
         kind="rounding",
         passed=candidate.is_finite and apart <= band and not strayed,

@@ -36,7 +36,7 @@ def prove_training(
         samples: That each training was given.
     """
     if not are_finite(original):
-        return _proof(False, "the original's own loss is not finite: nothing can be compared")
+        return _proof(False, "the original's loss is not finite: nothing can be compared")
     if not are_finite(candidate):
         return _proof(False, f"the loss became NaN or infinite within {samples} samples")
     base, other = final_losses(original), final_losses(candidate)
@@ -46,10 +46,10 @@ def prove_training(
         return _proof(
             False,
             f"within {samples} samples the original's loss falls by {learned:.2g}, two orders "
-            f"of the data differ by {found.margin:.2g}: too little to tell a worse training by",
+            f"of the data differ by {found.margin:.2g}: too little to detect a worse training",
         )
     told = (
-        f"after {samples} samples, {found.n} data orders, samples laid aside: loss "
+        f"after {samples} samples, {found.n} data orders, held-out samples: loss "
         f"{statistics.fmean(other):.4g} against {statistics.fmean(base):.4g}"
     )
     if not found.is_shown:

@@ -52,7 +52,7 @@ def prove_over_orders(
     steps = _affordable(original, batch_count, min(budget_s, _MOST_S) / (2 * MAX_ORDERS))
     steps = max(steps_per_loss, steps // steps_per_loss * steps_per_loss)
     if steps < min_steps:
-        detail = f"there was time for {steps} steps, and some updates of accumulated gradients"
+        detail = f"there was time for {steps} steps, and several updates of accumulated gradients"
         return Proof(kind="precision", passed=False, detail=f"{detail} take {min_steps}")
     originals: list[ReplayResult] = []
     candidates: list[ReplayResult] = []

@@ -232,11 +232,13 @@ class StepProver:
 
     def _precision(self, settings: StepSettings, budget_s: float) -> Proof:
         if is_warming_up(self._original.model.optimizer, MAX_STEPS):
-            detail = "the learning rate is still warmed up in the steps that would be compared"
+            detail = "the learning rate is still warming up in the steps to be compared"
             return Proof(kind="precision", passed=False, detail=detail)
         accumulated = _accumulated(self._original.model.optimizer)
         if _UPDATES * accumulated > MAX_STEPS:
-            detail = f"gradients are accumulated over {accumulated} steps, too many to wait for"
+            detail = (
+                f"gradients are accumulated over {accumulated} steps, too many for a comparison"
+            )
             return Proof(kind="precision", passed=False, detail=detail)
         unit = _group(settings.edits)  # losses are read at the end of an execution only
 
@@ -289,7 +291,7 @@ def _as_drawn(proof: Proof, edits: tuple[StepEdit, ...]) -> Proof:
     """Numbers that are drawn ahead of the training leave their seeds in another state than it."""
     if not any(isinstance(edit, LayersInInput) and edit.is_random for edit in edits):
         return proof
-    detail = f"{proof.detail}; seeds of the first layers run ahead of the training"
+    detail = f"{proof.detail}; seeds of the preprocessing layers are ahead of the training"
     return replace(proof, kind=find_loosest_guarantee(proof.kind, "resampled"), detail=detail)
 
 

@@ -107,4 +107,4 @@ def handover_steps(step_s: float) -> int:
 def size_refusal(state_bytes: int) -> str:
     """Why no runs of a training with such a state are handed over; ``""`` where they are."""
     large = state_bytes * (2 + NUDGED_RUNS) > _MOST_BYTES
-    return "its state is too large to be handed from process to process" if large else ""
+    return "its state is too large to be passed to another process" if large else ""

@@ -95,7 +95,7 @@ def prove_repeated_fit(
     proof = prove_exact(first, again, candidate, _CALLS)
     if proof is None:
         return Proof(kind="exact", passed=False, detail="two runs of the original differ")
-    how = f"weights, histories, evaluations and predictions of {_CALLS} calls are the same"
+    how = f"weights, histories, evaluations and predictions of {_CALLS} calls are equal"
     return Proof(kind="exact", passed=True, detail=how) if proof.passed else proof
 
 
@@ -113,14 +113,14 @@ def prove_evaluations(run_steps: Callable[[], object]) -> Proof:
     same = [_is_same(call, iterators) for call in found.last_calls]
     count = len(same)
     details = {
-        "the loop was not seen to call evaluate or predict": not same,
+        "the loop did not call evaluate or predict": not same,
         "evaluations or predictions differ": not all(same),
-        "none of its calls reads through an iterator that is kept": not iterators.epoch_count,
+        "none of its calls reuses an iterator": not iterators.epoch_count,
     }
     for detail, refused in details.items():
         if refused:
             return Proof(kind="exact", passed=False, detail=detail)
-    how = f"answers of {count} calls, and what they leave in the model, are the same bit for bit"
+    how = f"results of {count} calls, and the state of the model after them, are equal bit for bit"
     return Proof(kind="exact", passed=True, detail=how)
 
 
@@ -193,5 +193,5 @@ def _answer(ask: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 def _refused(edited: StepSettings, is_answered_alike: bool) -> str:
     if not (edited.reused_iterators and edited.reused_iterators.epoch_count):
-        return "none of its calls reads through an iterator that is kept"
+        return "none of its calls reuses an iterator"
     return "" if is_answered_alike else "histories, evaluations or predictions differ"

@@ -55,11 +55,11 @@ def prove_batches(
     """
     needs = find_dependence(original.x)
     if needs == "more":
-        return _failed(kind, "the loader does not depend on its index, and on draws, alone")
+        return _failed(kind, "the loader depends on more than its index and random numbers")
     if needs == "draws" and kind == "exact":
-        return _failed(kind, "which batch draws first is left to chance")
+        return _failed(kind, "the order in which batches draw random numbers is not fixed")
     if needs == "index" and kind != "exact":
-        return _failed(kind, "a loader that draws nothing has no draws to be made otherwise")
+        return _failed(kind, "the loader draws no random numbers that could differ")
     drew: list[int] = []
     if needs == "draws":
         original, edited = (

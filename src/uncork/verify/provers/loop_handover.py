@@ -28,7 +28,7 @@ from uncork.verify.provers.recorded_calls import (
     state_of_step,
 )
 
-_NOT_SEEN: Final = "no call of the step was seen"
+_NOT_SEEN: Final = "no call of the step was recorded"
 _PLAIN: Final = (bool, int, float, complex, str, bytes)
 
 
@@ -96,7 +96,11 @@ def _called_otherwise(step: InterceptedStep, handed: LoopHandover) -> str:
         return _NOT_SEEN
     count, counts = len(_portable(step.recorded_calls[0])), {len(leaves) for leaves in handed.calls}
     there = " or ".join(map(str, sorted(counts)))
-    return "" if counts == {count} else f"the step gets {count} values here, and {there} there"
+    return (
+        ""
+        if counts == {count}
+        else f"the step gets {count} values in this process, and {there} in the other one"
+    )
 
 
 def _runs(

@@ -66,7 +66,7 @@ def prove_loop_step(
         sent: What it is called with otherwise, of the arguments that were recorded.
     """
     if step.refusal or not step.recorded_calls:
-        detail = step.refusal or "no call of the step was seen"
+        detail = step.refusal or "no call of the step was recorded"
         return Proof(kind=kind, passed=False, detail=detail)
     now = state_of_step(step)
     state = initial_state(step, now)
@@ -129,7 +129,7 @@ def _without_tf32(step: InterceptedStep, otherwise: Callable[..., Any], state: G
     calls = [drop_last_row(call) for call in step.recorded_calls]
     with without_tf32():
         found = _compared(step, calls, otherwise, state, _ROUNDING_STEPS, "rounding")
-    return replace(found, detail=f"{found.detail}; without TF32, by which either rounds")
+    return replace(found, detail=f"{found.detail}; without TF32, which rounds in both")
 
 
 def _compared(
@@ -195,7 +195,7 @@ def _over_orders(
     moving = replay_until_change(train, step, state, [0])
     first = moving[1] if moving else train.replay(step.original, [0])
     if not (first.losses and first.is_loss_comparable):
-        nothing = "the step returns no loss, and nothing else tells how the training goes"
+        nothing = "the step returns no loss, and nothing else shows the progress of the training"
         detail = NO_LOSS_REASON if first.losses else nothing
         return Proof(kind="precision", passed=False, detail=detail)
     if moving is None:

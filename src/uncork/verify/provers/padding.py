@@ -44,8 +44,8 @@ _STEPS: Final = 8
 # Relative and absolute. Of tokens Keras's metrics weigh what a batch tells by all its positions,
 # masked ones too: a mean over batches of many lengths is another one, and most often by more.
 METRIC_TOLERANCE: Final = 3e-3
-_NOTHING: Final = "of the first batches none is filled up in axis {axis} of tensor {tensor}"
-_DRAWN: Final = "without what layers drop at random, of which longer rows draw more"
+_NOTHING: Final = "none of the first batches is padded in axis {axis} of tensor {tensor}"
+_DRAWN: Final = "without dropout, which draws more random numbers for longer rows"
 
 
 def prove_padded(
@@ -100,11 +100,11 @@ def _held_out(
 ) -> tuple[BatchRecording | None, str]:
     """As :func:`_telling`, of what the training is validated on."""
     if validated is None:
-        return None, "what it is validated on may not be tried in this process"
+        return None, "the validation data cannot be tried in this process"
     found, untold = _telling(
         BatchRecording.from_pairs(edited.batch_pairs(validated), **_RECORDED), axes
     )
-    return found, untold and f"{untold}, of those that it is validated on"
+    return found, untold and f"{untold}, of the validation data"
 
 
 def compared_batch_count(step_s: float, budget_s: float, axis_count: int) -> int:
@@ -162,7 +162,7 @@ def _told_otherwise(
         name for name in as_it_is if name not in filled or not _alike(as_it_is[name], filled[name])
     ]
     who = "validation" if validates else "training"
-    return f"the {who} tells another {', '.join(others)} of itself" if others else ""
+    return f"the {who} reports another {', '.join(others)}" if others else ""
 
 
 def _told(
@@ -231,7 +231,7 @@ def select_padded_batches(
         ... )
         ([2, 0, 1], '')
         >>> select_padded_batches([((2, 8),)], [((2, 8),)], axes)[1]
-        'of the first batches none is filled up in axis 1 of tensor 0'
+        'none of the first batches is padded in axis 1 of tensor 0'
     """
 
     def grown(each: VaryingAxis, n: int) -> int:
@@ -242,7 +242,7 @@ def select_padded_batches(
 
     every, chosen = range(len(original_shapes)), list[int]()
     if not original_shapes:
-        return [], "no batch was seen"
+        return [], "no batch was recorded"
     for each in axes:
         chosen.append(max(every, key=lambda n: grown(each, n)))
         chosen.append(max(every, key=lambda n: padded_shapes[n][each.tensor_index][each.axis]))
@@ -255,7 +255,7 @@ def select_padded_batches(
     return numbers, next(untold, "")
 
 
-_AS_LONG: Final = "the step returns what is as long as its arguments"
+_AS_LONG: Final = "the step returns a value that is as long as its arguments"
 
 
 def select_padded_calls(

@@ -46,8 +46,8 @@ from uncork.verify.criteria.elements import (
 )
 
 _SEED = 20261
-_OPEN = "in order, which the script leaves open (deterministic=False)"
-_PART = "of one element in {parts}: a pass over all takes longer than there is time"
+_OPEN = "in order, although the script allows any (deterministic=False)"
+_PART = "for one element in {parts}: a pass over all takes too long"
 # Seconds to see how long a pass takes; and what taking digests of it takes, over that.
 _LOOK_S = 2.0
 _DIGESTED = 1.6
@@ -299,7 +299,7 @@ class PipelineProver:
         """What can be told without reading anything; empty when nothing speaks against it."""
         assert self._original is not None
         if edited.digest != candidate.digest:
-            return "the pipeline under trial is not what its edits make"
+            return "the tried pipeline is not the result of its edits"
         if candidate.cardinality != self._original.cardinality:
             # Unknown must stay unknown, too: Keras counts optimizer iterations by it.
             return (
@@ -307,7 +307,7 @@ class PipelineProver:
             )
         if has_nondeterministic_order(candidate) and not has_nondeterministic_order(self._original):
             # Compared are elements in order, so this would not be seen.
-            return "faster elements might overtake slower ones, which the script does not allow"
+            return "faster elements might overtake slower ones, and the script requires their order"
         return ""
 
     def _edited_twin(self, candidate: Variant) -> Pipeline:
@@ -340,7 +340,7 @@ class PipelineProver:
             self._samples[parts] = sample_digests(real, epochs=epochs, max_s=seconds)
         cut = _part(edited, parts)
         if not fill_caches(cut, seconds):
-            return f"whether it still draws anew: nothing {TOO_FEW_COMPARED}"
+            return f"whether it still draws new random numbers: nothing {TOO_FEW_COMPARED}"
         return frozen_randomness_reason(
             self._samples[parts],
             sample_digests(with_deterministic_order(cut), epochs=epochs, max_s=seconds),

@@ -23,7 +23,7 @@ from uncork.verify.criteria.rounding import NUDGE_UNITS
 # Calls of a step among which at least one updates weights, if it ever does.
 _LONG: Final = 64
 NO_WEIGHT_CHANGE: Final = (
-    "the function moves no weight: what is made of what it gives back is not seen, and not compared"
+    "the function changes no weight: Uncork cannot compare how its result is used"
 )
 
 
