@@ -122,9 +122,7 @@ def _spread(single: Any, like: Any, places: int) -> Any:
 def _split(given: PforInput) -> PforOutputs:
     """One string for each element, all of as many fields: as a table of them, or an error."""
     if given.op.inputs[0].shape.as_list() != [1]:
-        raise ConversionNotImplementedError(
-            "several strings of one element are split in one call"
-        )
+        raise ConversionNotImplementedError("several strings of one element are split in one call")
     strings, separator = given.stacked_input(0), given.unstacked_input(1)
     parts = tf.raw_ops.StringSplitV2(
         input=tf.reshape(strings, [-1]), sep=separator, maxsplit=given.get_attr("maxsplit")
