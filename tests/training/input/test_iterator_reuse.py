@@ -109,8 +109,8 @@ def test_what_keras_trains_and_answers_is_the_same(case: str) -> None:
     *written, _ = trained(*CASES[case], nullcontext())
     *reused, iterators = trained(*CASES[case], kept())
     assert reused == written
-    assert iterators.calls >= len(CASES[case][1])
-    assert iterators.made < iterators.calls
+    assert iterators.epoch_count >= len(CASES[case][1])
+    assert iterators.iterator_count < iterators.epoch_count
 
 
 def test_an_unseeded_shuffle_takes_each_sample_once_in_an_order_of_its_own() -> None:
@@ -290,4 +290,4 @@ def test_a_call_trains_to_its_end_on_what_it_was_given_and_in_the_order_of_its_s
     keras.utils.set_random_seed(7)
     reused, iterators = run(kept())
     assert reused == written
-    assert iterators.calls >= 6 + 9
+    assert iterators.epoch_count >= 6 + 9

@@ -85,7 +85,7 @@ def test_a_layer_that_unrolls_is_told_by_where_it_is_made(seen):
 
     step(tf.ones((2, ROUNDS, 3)))
     found = find_unrolled_loop(seen, 5.0)
-    assert found.at == seen.at(recurrent)
+    assert found.at == seen.creation_location(recurrent)
     assert "test_unrolled_loops.py" in found.at
     assert found.iterations == ROUNDS
 
