@@ -22,6 +22,7 @@ from typing import Any
 from uncork.capture.base.patches import PatchSet
 from uncork.capture.sandbox.file_backup import FileBackup
 from uncork.compat.hook_targets import TF_FILES
+from uncork.compat.tf.file_io import BEFORE_WRITE, native_functions
 
 
 @contextmanager
@@ -169,8 +170,8 @@ def _path_of(directory: int) -> str:
 
 def _on_file_io(files: FileBackup, patches: PatchSet, module: Any) -> None:
     """``tf.io.gfile``: its own files, and what its functions call to rename and remove others."""
-    patches.replace(module.FileIO, "_prewrite_check", functools.partial(_checking, files))
-    below = module._pywrap_file_io
+    patches.replace(module.FileIO, BEFORE_WRITE, functools.partial(_checking, files))
+    below = native_functions(module)
     patches.replace(below, "DeleteFile", functools.partial(_telling, files.before_moving))
     patches.replace(below, "DeleteRecursively", functools.partial(_deleting_all, files))
     patches.replace(below, "RenameFile", functools.partial(_moving, files))

@@ -26,6 +26,7 @@ from uncork.compat.hook_targets import (
     TF_SAVED_MODEL,
     TF_SUMMARIES,
 )
+from uncork.compat.tf.saving import SUMMARY_WRITERS, checkpoint_prefix
 
 
 class SuppressedSaves:
@@ -78,14 +79,14 @@ class _Hold:
 
     def summaries(self, module: Any) -> None:
         """Hand out writers that write nothing."""
-        for writer in ("_ResourceSummaryWriter", "_TrackableResourceSummaryWriter"):
+        for writer in SUMMARY_WRITERS:
             self._patches.replace(
                 module,
                 writer,
                 functools.partial(
                     self._counter,
                     name="tf.summary.create_file_writer",
-                    answer=lambda **_: module._NoopSummaryWriter(),
+                    answer=lambda **_: module.create_noop_writer(),
                 ),
             )
 
@@ -117,7 +118,8 @@ def _numbered(checkpoint: Any, file_prefix: Any, *_args: Any, **_kwargs: Any) ->
 
 def _managed(manager: Any, checkpoint_number: Any = None, *_args: Any, **_kwargs: Any) -> str:
     number = int(manager.checkpoint.save_counter.assign_add(1))
-    return f"{manager._prefix}-{number if checkpoint_number is None else int(checkpoint_number)}"
+    number = number if checkpoint_number is None else int(checkpoint_number)
+    return f"{checkpoint_prefix(manager)}-{number}"
 
 
 # By module: what is replaced, what it is called in the notice, what the script gets instead.

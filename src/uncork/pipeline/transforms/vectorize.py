@@ -20,6 +20,7 @@ from uncork.compat.tfdata.dataset_classes import kind_of
 from uncork.compat.tfdata.dataset_fields import int_parameter, parameter
 from uncork.compat.tfdata.dataset_ops import Dataset
 from uncork.compat.tfdata.dataset_rebuild import copy_with_fields
+from uncork.compat.tfdata.nested import batch_spec
 from uncork.compat.tfdata.structured_function import MapFunction, derive_map_function
 from uncork.pipeline.functions.batched_ops import (
     extend_pfor_converters,
@@ -157,11 +158,11 @@ def _filling(batch: Node) -> _Filling | None:
 
 
 def _batched(spec: Any, size: int | None) -> Any:
-    return tf.nest.map_structure(lambda part: part._batch(size), spec)
+    return tf.nest.map_structure(lambda part: batch_spec(part, size), spec)
 
 
 def _stacked(specs: Iterable[tf.TensorSpec], size: int | None) -> list[tf.TensorSpec]:
-    return [part._batch(size) for part in specs]
+    return [batch_spec(part, size) for part in specs]
 
 
 def _traced(
