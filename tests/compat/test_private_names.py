@@ -26,11 +26,8 @@ OURS = "_uncork_"
 # Private attributes that other packages still use, and in how many places. Nothing is added here,
 # and no number grows: what you need belongs into a file of compat with a test.
 STILL_USED: dict[str, int] = {
-    "_NoopSummaryWriter": 1,
     "_args_from_interpreter_flags": 1,
     "_lru_cache_wrapper": 2,
-    "_prefix": 1,
-    "_pywrap_file_io": 1,
     "_rand": 1,
     "_reconstructor": 1,
     "_result_queue": 1,
