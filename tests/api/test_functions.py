@@ -161,7 +161,7 @@ def test_diagnosis_of_arrays_leaves_the_model_as_it_was() -> None:
     (found,) = uncork.diagnose(model, (X, Y), batch_size=16, budget=2, quiet=True).record.workloads
     assert state(model) == before
     assert found.workload.data_kind == "numpy"
-    assert "test_api.py:" in found.workload.at
+    assert "test_functions.py:" in found.workload.at
 
 
 def test_a_faster_dataset_has_the_same_elements(monkeypatch: pytest.MonkeyPatch) -> None:

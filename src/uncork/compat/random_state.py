@@ -6,16 +6,16 @@ import random
 from typing import Any
 
 import numpy as np
-from tensorflow.python.eager import context  # the eager op-seed counter has no public API
 
 from uncork.compat.keras3.backend import global_seed_generator
+from uncork.compat.tf import eager_context
 
 
 def random_state() -> tuple[Any, ...]:
     """Python's, NumPy's, TensorFlow's and Keras's global random states."""
     generator = global_seed_generator()
     seed = None if generator is None else generator.state.numpy()
-    tf_state = (context.global_seed(), _tf_rng_state())
+    tf_state = (eager_context.global_seed(), eager_context.op_seed_state())
     return random.getstate(), np.random.get_state(), tf_state, generator, seed
 
 
@@ -24,9 +24,9 @@ def set_random_state(state: tuple[Any, ...]) -> None:
     python, numpy, (global_seed, tf_rng), generator, seed = state
     random.setstate(python)
     np.random.set_state(numpy)
-    if context.global_seed() != global_seed:  # setting it resets all seeded kernels
-        context.set_global_seed(global_seed)
-    _set_tf_rng_state(tf_rng)
+    if eager_context.global_seed() != global_seed:  # setting it resets all seeded kernels
+        eager_context.set_global_seed(global_seed)
+    eager_context.set_op_seed_state(tf_rng)
     if generator is None:
         generator = global_seed_generator()
     if generator is not None and seed is not None:
@@ -37,14 +37,3 @@ def without_process_state(state: tuple[Any, ...]) -> tuple[Any, ...]:
     """What :func:`random_state` took, for another process; that one's generators get the seeds."""
     python, numpy, tf_state, _, seed = state
     return python, numpy, tf_state, None, seed
-
-
-def _tf_rng_state() -> Any:
-    rng = getattr(context.context(), "_rng", None)
-    return None if rng is None else rng.getstate()
-
-
-def _set_tf_rng_state(state: Any) -> None:
-    rng = getattr(context.context(), "_rng", None)
-    if rng is not None and state is not None:
-        rng.setstate(state)

@@ -41,7 +41,9 @@ def test_the_parts_of_a_step_have_owners(tmp_path, layers):
     assert sum(part.share for part in parts) == pytest.approx(1.0)
     dense = {part.phase for part in parts if part.layer == "Dense"}
     assert dense == {"forward", "backward"}
-    assert any("test_kernels.py" in (part.at or "") for part in parts if part.layer == "Dense")
+    assert any(
+        "test_kernel_owners.py" in (part.at or "") for part in parts if part.layer == "Dense"
+    )
     assert sum(part.calls_per_step for part in parts if part.phase == "optimizer") > 30
     fit.restore()
     after = [v.numpy() for v in fit.model.variables]

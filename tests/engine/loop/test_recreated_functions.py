@@ -88,7 +88,7 @@ def test_what_it_takes_is_seen_on_one_more() -> None:
     assert again is not None
     assert again.first_call_extra_s > 0.001  # traced anew
     assert again.at is not None
-    assert again.at.endswith("test_remade.py:20")
+    assert again.at.endswith("test_recreated_functions.py:20")
 
 
 @pytest.mark.parametrize("function", [once, STEP], ids=["in the module", "by a factory"])

@@ -23,7 +23,7 @@ def numbers(begin, *more, step=1, **named):
 
 
 def taken(source, count):
-    return [source.take()[0] for _ in range(count)]
+    return [source.next_batch()[0] for _ in range(count)]
 
 
 def test_each_batch_goes_to_one_reader():

@@ -201,7 +201,7 @@ def test_no_more_batches_wait_than_keep_the_processes_busy():
 
 
 def test_another_keras_is_left_alone(monkeypatch):
-    monkeypatch.setattr(loader_processes, "_KERAS_ASKS", None)
+    monkeypatch.setattr(loader_processes, "GET_INDEX", None)
     assert "this Keras release" in fork_refusal(Counted())
 
 

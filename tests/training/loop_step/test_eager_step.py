@@ -522,7 +522,7 @@ def test_a_check_that_somebody_waits_for_stops_the_update():
         checked(X, Y)
     except tf.errors.InvalidArgumentError:
         pass
-    assert "CheckNumerics would not stop its update" in took.refusal
+    assert "CheckNumerics would not stop the update" in took.refusal
     before = float(WEIGHT)
     with pytest.raises(tf.errors.InvalidArgumentError):
         checked(X * np.nan, Y)

@@ -183,7 +183,7 @@ def test_layers_to_keep_are_kept():
 
 
 def test_layers_to_keep_that_the_model_does_not_have_are_refused():
-    with pytest.raises(EditRefused, match="no layer called gone"):
+    with pytest.raises(EditRefused, match="no layer with the name gone"):
         StepSettings(mlp(), (DtypePolicy(policy="mixed_bfloat16", float32_layers=("gone",)),))
 
 

@@ -201,7 +201,7 @@ def test_calls_are_counted_but_for_those_of_a_fit_and_those_with_callbacks_not_r
     assert found.count == 2
     assert len(found.last_calls) == 1
     assert found.at is not None
-    assert "test_call_proofs.py" in found.at
+    assert "test_keras_calls.py" in found.at
     assert 0.0 < found.tracing_s < found.seconds
 
 

@@ -121,7 +121,7 @@ def test_calls_that_are_as_long_as_that_already_tell_nothing() -> None:
 
 
 def test_calls_of_another_form_prove_nothing() -> None:
-    found = proved(Training(), longer(call_signature="((), {})"))
+    found = proved(Training(), longer(form="((), {})"))
     assert (found.passed, found.detail) == (False, "no batch was recorded")
 
 

@@ -2,7 +2,7 @@
 
 Borrowed: of the module ``file_io``: ``FileIO._prewrite_check``, and the module of C++ functions.
 Why: ``tf.io.gfile`` can be called, not observed; copies of its functions escape a hook on it.
-Works with: TensorFlow 2.21.0; the test of this file was run on it.
+Works with: TensorFlow 2.18.1 and 2.21.0; its test was run on both.
 Where a name is missing: ``MissingPrivateApi``, raised when the hook is installed.
 
 Nothing is imported here: hooks are installed before the script imports TensorFlow.

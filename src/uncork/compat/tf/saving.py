@@ -3,7 +3,7 @@
 Borrowed: the classes of summary writers; the prefix of a ``CheckpointManager``'s files.
 Why: ``tf.summary.create_file_writer`` is copied at import, so a hook on it misses the copies; and a
     manager returns its folder, not the prefix of its files.
-Works with: TensorFlow 2.21.0; the test of this file was run on it.
+Works with: TensorFlow 2.18.1 and 2.21.0; its test was run on both.
 Where a name is missing: ``MissingPrivateApi``, raised when it is read.
 
 Nothing is imported here: hooks are installed before the script imports TensorFlow.

@@ -35,6 +35,7 @@ from uncork.compat.keras3.trainer import (
     epoch_iterator_class,
     use_epoch_iterator,
 )
+from uncork.compat.tf.devices import is_default_strategy
 from uncork.compat.tf.eager_context import global_seed
 
 # Batches of a call. What takes more of them gains little, and is better read ahead of its steps.
@@ -194,7 +195,7 @@ class _Epochs(TFEpochIterator):  # type: ignore[misc]
         alone = (
             tf.executing_eagerly()
             and not tf.distribute.has_strategy()
-            and _is_default(distribute_strategy)
+            and (distribute_strategy is None or is_default_strategy(distribute_strategy))
         )
         # An adapter of a generator reads from it when it is made: it must not be made twice.
         if alone and _are_dense([kwargs.get(name) for name in _GIVEN]):
@@ -307,10 +308,6 @@ class _Orders:
 
 def _tuple(batch: Any) -> tuple[Any, ...]:
     return batch if isinstance(batch, tuple) else (batch,)
-
-
-def _is_default(strategy: Any) -> bool:
-    return strategy is None or type(strategy).__name__ == "_DefaultDistributionStrategy"
 
 
 def _is_dense(leaf: Any) -> bool:
