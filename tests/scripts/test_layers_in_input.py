@@ -108,7 +108,7 @@ def test_another_beginning_is_refused_aloud(tmp_path: Any, capsys: Any) -> None:
     made = planned(call(), tmp_path)
     other = call(layers.GaussianNoise(0.1, name="noise"))
     other.model.layers[0].name = "another"
-    with pytest.raises(PlanRefused, match="begins with another"):
+    with pytest.raises(PlanRefused, match="starts with another"):
         PlanListener(made, strict=True).fit(other)
     PlanListener(made, strict=False).fit(other)
     assert "trains unmodified, without the plan" in capsys.readouterr().err

@@ -181,7 +181,7 @@ def functional(layer: Any, kind: Any = keras.Model, **compiled: Any) -> Any:
         ),
         (
             lambda: keras.Sequential([keras.Input((6,), batch_size=8), L.Dense(1)]),
-            "made for batches of 8",
+            "fixed batch size of 8",
         ),
     ],
 )

@@ -323,10 +323,10 @@ WEIGHT = keras.Variable(np.zeros((), "float32"))
 @pytest.mark.parametrize(
     ("layer", "why"),
     [
-        (lambda: Aside(keeps), "keeps a tensor of its call as last"),
+        (lambda: Aside(keeps), "stores a tensor of its call in the attribute last"),
         (
             lambda: Aside(lambda _, x: tf.random.uniform(tf.shape(x))),
-            "more than to compute: Random",
+            "side effects: Random",
         ),
         (lambda: Aside(lambda _, x: keras.random.normal((1,))), "without a seed"),
         (lambda: Aside(lambda _, x: SHARED.assign_add(1.0)), "of another object"),

@@ -101,7 +101,7 @@ def test_answers_that_differ_are_not_proved(model: Any, monkeypatch: pytest.Monk
 
 
 def test_what_was_not_seen_is_not_proved(model: Any) -> None:
-    assert "was not seen" in prove_evaluations(lambda: model.predict_on_batch(ROWS)).detail
+    assert "did not call" in prove_evaluations(lambda: model.predict_on_batch(ROWS)).detail
     many = prove_evaluations(lambda: model.predict(ROWS.repeat(4, 0), batch_size=1, verbose=0))
     assert (many.passed, "none of its calls" in many.detail) == (False, True)
 
