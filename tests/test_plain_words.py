@@ -32,6 +32,7 @@ PACKAGES = (
     "engine",
     "api",
     "verify",
+    "optimizations",
 )
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
 TEMPLATES = sorted((SOURCE / "report").rglob("*.j2"))

@@ -98,5 +98,5 @@ def test_what_it_writes_in_its_loop_is_told(script, uncork: Run, tmp_path):
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "log.txt").read_text() == "their log"
     notes = "\n".join(from_json((tmp_path / "d.json").read_bytes(), Diagnosis).workloads[0].notes)
-    assert "log.txt" in notes.split("as they were before: ")[1]
+    assert "log.txt" in notes.split("Uncork restored them: ")[1]
     assert "losses.txt" in notes.split("those of trials: ")[1]

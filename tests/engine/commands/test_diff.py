@@ -52,7 +52,7 @@ def test_a_plan_for_this_very_script_is_a_patch(folder: Path) -> None:
 
 def test_another_script_is_refused_with_what_to_type(folder: Path) -> None:
     (folder / "train.py").write_bytes(b"# new\n" + TEXT)
-    with pytest.raises(PlanRefused, match="changed since the plan was made") as refused:
+    with pytest.raises(PlanRefused, match="has changed since the tuning") as refused:
         patches.patch_from_plan(made_for(TEXT))
     assert "uncork tune train.py" in refused.value.remedy
 

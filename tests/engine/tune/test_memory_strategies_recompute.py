@@ -76,7 +76,7 @@ def test_the_fewest_segments_that_fit_are_found_and_proved(
     assert step.edits == (RecomputeActivations(segments=4),)
     assert step.proof is not None
     assert step.proof.kind == step.guarantee == "exact"
-    assert "of 4 examples each" in step.proof.detail
+    assert "with 4 examples each" in step.proof.detail
     assert found.original.step_edits == step.edits
     assert all(np.array_equal(a, b) for a, b in zip(before, read_weights(found.model), strict=True))
     grouped = found.original.with_step_edits((StepsPerExecution(steps=2),))

@@ -61,7 +61,7 @@ LOOP = {"kind": "custom_loop", "model": None, "step_code_digest": "4f2a"}
 def test_a_validation_is_filled_up_with_it():
     found = proposal(FILL, seen(replace(NEW, has_validation=True)))
     assert found.edits[0].has_validation
-    assert found.source_edit.endswith("# likewise the validation dataset")
+    assert found.source_edit.endswith("# also the validation dataset")
 
 
 def test_of_a_loop_arguments_of_its_step_are_filled_up():
@@ -112,7 +112,7 @@ def test_the_same_by_hand_names_axes_and_values():
     by_hand = proposal(FILL, seen(replace(NEW, axes=axes))).source_edit
     assert "tf.pad(rows, [[0, 0], [0, 0], [0, missing]], constant_values=-1)" in by_hand
     assert "tf.minimum(n + -n % 32, 64)" in by_hand
-    assert by_hand.endswith("# likewise axis 1 of tensor 1, up to 9")
+    assert by_hand.endswith("# also axis 1 of tensor 1, up to 9")
 
 
 @pytest.mark.parametrize("situation", ["custom loop", "eager", "distributed"])

@@ -44,7 +44,9 @@ def test_one_in_the_middle_does_not_count():
 
 
 def test_tensorflow_s_own_is_relied_on():
-    assert "by itself" in reason(PREFETCH, ending_in(stage(1, "batch"), has_default_rewrites=True))
+    assert "automatically" in reason(
+        PREFETCH, ending_in(stage(1, "batch"), has_default_rewrites=True)
+    )
 
 
 def test_an_input_that_cannot_overlap_is_left_alone():

@@ -53,7 +53,7 @@ def test_a_training_that_was_stopped_goes_on_with_its_schedule():
     rate = keras.optimizers.schedules.PiecewiseConstantDecay([44], [0.25, 0.0])
     optimizer = keras.optimizers.SGD(rate)
     optimizer.iterations.assign(10)  # of the larger batch: 40 of the script's
-    assert stepped(optimizer, FOUR, steps=3, begun=0) == pytest.approx(1 - 1.0)
+    assert stepped(optimizer, FOUR, steps=3, start_step=0) == pytest.approx(1 - 1.0)
 
 
 def test_a_rate_that_is_changed_on_the_way_counts():
@@ -111,7 +111,7 @@ def test_who_asks_in_python_is_told_a_schedule_where_it_is():
     optimizer = keras.optimizers.SGD(falling)
     optimizer.build([keras.Variable(np.ones(2, np.float32))])
     optimizer.iterations.assign(6)
-    with rescale_learning_rate(optimizer, FOUR, begun=0):
+    with rescale_learning_rate(optimizer, FOUR, start_step=0):
         told.append(float(optimizer.learning_rate))
     assert told == pytest.approx([0.01 * (1 - 24 / 100)])
 

@@ -397,7 +397,7 @@ def slow(monkeypatch):
 def test_a_cache_over_many_data_is_proved_on_a_part(case, slow):
     proof = proved(PIPELINES[case](), Cache(stage=2, expected_digest=""))
     assert proof.passed, proof.detail
-    assert "of one element in 2" in proof.detail
+    assert "for one element in 2" in proof.detail
 
 
 @pytest.mark.parametrize("lie", ["one pixel, one step of 255", "two batches swapped"])

@@ -183,7 +183,7 @@ def test_the_band_and_the_bias(candidate, words):
 
 def test_an_original_that_breaks_proves_nothing():
     broken = runs((np.nan, 1.0), (1.0, 1.0))
-    assert "original's own loss" in prove_precision(broken, broken, 40).detail
+    assert "original's loss" in prove_precision(broken, broken, 40).detail
     assert not prove_precision(broken, broken, 40).passed
 
 

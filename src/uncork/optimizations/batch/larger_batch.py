@@ -46,7 +46,7 @@ class LargerBatchOptimization(Optimization):
         work = context.workload
         if context.diagnosis.memory_overflow is not None:
             how = context.diagnosis.memory_overflow.description
-            return Skipped(reason=f"the batch as it is fits into memory only {how}")
+            return Skipped(reason=f"the unmodified batch fits into memory only {how}")
         trials = context.diagnosis.batch_size_trials
         if not trials or work.batch_size is None:
             return Skipped(

@@ -32,7 +32,7 @@ class MicroBatchesOptimization(Optimization):
         """Propose it only where the training does not fit into memory otherwise."""
         overflow = context.diagnosis.memory_overflow
         if overflow is None:
-            return Skipped(reason="the training fits into memory as it is")
+            return Skipped(reason="the unmodified training fits into memory")
         if overflow.segments:
             return Skipped(reason="in parts it is not the same training, or does not fit either")
         return self.propose_for(overflow, context.workload)

@@ -32,7 +32,7 @@ class RecomputeActivationsOptimization(Optimization):
         """Propose it only where the training fits into memory in no cheaper way."""
         overflow = context.diagnosis.memory_overflow
         if overflow is None:
-            return Skipped(reason="the training fits into memory as it is")
+            return Skipped(reason="the unmodified training fits into memory")
         if not overflow.segments:
             return Skipped(
                 reason=f"it fits into memory {overflow.description}, which costs less time"

@@ -108,10 +108,10 @@ def _source_edit(context: Context, multiple: int, shapes: VaryingShapes) -> str:
     value = "" if not first.padding_value else f", constant_values={first.padding_value:g}"
     before = ", ".join(["[0, 0]"] * first.axis)
     other_axes = "".join(
-        f"\n# likewise axis {each.axis} of tensor {each.tensor_index}, up to {each.max_length}"
+        f"\n# also axis {each.axis} of tensor {each.tensor_index}, up to {each.max_length}"
         for each in others
     )
-    validation = "\n# likewise the validation dataset" if shapes.has_validation else ""
+    validation = "\n# also the validation dataset" if shapes.has_validation else ""
     return (
         f"def pad(rows):  # {tensor}\n"
         f"    n = tf.shape(rows)[{first.axis}]\n"

@@ -30,7 +30,7 @@ class PrefetchOptimization(Optimization):
         if stages and stages[0].kind == "prefetch":
             return Skipped(reason="the pipeline ends with a prefetch already")
         if context.workload.has_default_rewrites:
-            return Skipped(reason="TensorFlow injects a prefetch by itself")
+            return Skipped(reason="TensorFlow injects a prefetch automatically")
         # Without overlap a step lasts as long as its input plus its training.
         overlapped = overlapped_step_s(context.diagnosis, context.machine.cpus)
         predicted = max(1.0, context.diagnosis.step_s / overlapped) if overlapped else 1.0
