@@ -33,8 +33,8 @@ class FullPrecisionOptimization(Optimization):
             )
         if "mixed_float16" in policies:
             return Skipped(
-                reason="Keras scales the loss of mixed_float16, and would double the scale for "
-                "ever in float32, where nothing overflows; remove the policy yourself"
+                reason="Keras scales the loss of mixed_float16, and would keep "
+                "doubling the scale in float32, where nothing overflows; remove the policy yourself"
             )
         low = ", ".join(each for each in policies if each != "float32")
         return Proposal(
