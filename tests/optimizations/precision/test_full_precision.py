@@ -38,7 +38,7 @@ def test_what_the_diagnosis_saw_lose_is_not_tried_again():
 
 def test_a_loss_scale_is_not_left_to_grow():
     model = replace(MIXED, dtype_policies=("mixed_float16",))
-    assert "double the scale" in reason(FULL, training(model=model))
+    assert "doubling the scale" in reason(FULL, training(model=model))
 
 
 def test_what_was_not_measured_is_left_alone():
@@ -57,7 +57,7 @@ def test_the_step_of_a_loop_is_traced_anew():
     assert found.edits == (DtypePolicy(policy="float32", code_digest="abc"),)
     assert "more than one" in reason(FULL, training(**{**work, "step_code_digest": ""}))
     scaled = ("float32", "mixed_float16")
-    assert "double the scale" in reason(FULL, training(**{**work, "layer_dtype_policies": scaled}))
+    assert "doubling the scale" in reason(FULL, training(**{**work, "layer_dtype_policies": scaled}))
 
 
 @pytest.mark.parametrize("situation", ["custom loop", "eager", "distributed"])
