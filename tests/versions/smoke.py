@@ -16,7 +16,6 @@ from uncork.core.base.record import from_json
 from uncork.core.documents.diagnosis import Diagnosis
 from uncork.core.documents.plan import Plan, load_plan
 
-# Sorting takes most of an epoch and may be cached; then most of it is Python between short steps.
 SCRIPT = """\
 import keras
 import numpy as np
@@ -27,59 +26,71 @@ rows = np.random.random((1_000, 64)).astype("float32")
 
 
 def prepare(row):
-    for _ in range(100):
+    for _ in range(SORTS):
         row = tf.reverse(tf.sort(row * 1.001), [0])
     return row, tf.reduce_mean(row, keepdims=True)
 
 
-data = tf.data.Dataset.from_tensor_slices(rows).map(prepare).batch(5)
+data = tf.data.Dataset.from_tensor_slices(rows).map(prepare).batch(5)END
 model = keras.Sequential([keras.Input((64,)), keras.layers.Dense(8), keras.layers.Dense(1)])
 model.compile("sgd", "mse")
 model.fit(data, epochs=3, verbose=0)
 print("steps", int(model.optimizer.iterations), "bias", model.layers[-1].bias.numpy()[0])
 """
 MAP_LINE = 1 + [".map(" in line for line in SCRIPT.splitlines()].index(True)
+# Most of an epoch is sorting, which can be cached; or Python between the short steps of a model.
+SCRIPTS = {
+    "input": SCRIPT.replace("SORTS", "40").replace("END", ""),
+    "step": SCRIPT.replace("SORTS", "1").replace("END", ".cache().prefetch(2)"),
+}
+# What may be accepted: in which stages of the order of optimizations.
+STAGES = {"input": {"input"}, "step": {"host", "compile"}}
 
 
 def python(*args: object, cwd: Path) -> str:
     done = subprocess.run(
         [sys.executable, *map(str, args)],
-        cwd=cwd, capture_output=True, text=True, timeout=600, check=False,
+        cwd=cwd, capture_output=True, text=True, timeout=1_000, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
+@pytest.fixture(scope="module", params=["input", "step"])
+def bottleneck(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("smoke")
-    (folder / "train.py").write_text(SCRIPT)
+def folder(bottleneck: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp(bottleneck)
+    (folder / "train.py").write_text(SCRIPTS[bottleneck])
     return folder
 
 
 @pytest.fixture(scope="module")
 def plan(folder: Path) -> Plan:
-    python("-m", "uncork", "tune", "--strict", "exact", "--budget", 150, "train.py", cwd=folder)
+    """Tuned in less time, unless other programs are using the machine."""
+    python("-m", "uncork", "tune", "--strict", "exact", "--budget", 300, "train.py", cwd=folder)
     return load_plan(folder / "plan.json")
 
 
 def test_a_diagnosis_names_the_map(folder: Path) -> None:
-    python("-m", "uncork", "diagnose", "--budget", 10, "--json", "d.json", "train.py", cwd=folder)
+    python("-m", "uncork", "diagnose", "--budget", 20, "--json", "d.json", "train.py", cwd=folder)
     workload = from_json((folder / "d.json").read_bytes(), Diagnosis).workloads[0]
     stage = next(stage for stage in workload.stages if stage.kind == "map")
     assert stage.at == f"train.py:{MAP_LINE}"
-    assert any(finding.at == stage.at for finding in workload.findings)
+    assert sum(workload.breakdown.values()) == pytest.approx(1.0)
 
 
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("stages", [{"input"}, {"host", "compile"}], ids=["input", "step"])
-def test_a_rewrite_is_accepted(plan: Plan, stages: set[str]) -> None:
-    accepted = [step for step in plan.accepted_steps if step.stage in stages]
+@pytest.mark.timeout(1_200)
+def test_a_rewrite_is_accepted(bottleneck: str, plan: Plan) -> None:
+    accepted = [step for step in plan.accepted_steps if step.stage in STAGES[bottleneck]]
     assert accepted
     assert all(step.proof is not None and step.proof.passed for step in accepted)
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1_200)
 def test_the_script_trains_the_same_with_its_plan(folder: Path, plan: Plan) -> None:
     planned = python(
         "-m", "uncork", "run", "--strict", "--plan", "plan.json", "train.py", cwd=folder
