@@ -5,6 +5,8 @@ import numpy as np
 import pytest
 
 from uncork.compat.keras3.layers import (
+    ADDED_LOSSES,
+    READ_IN_STEPS,
     DropoutRNNCell,
     built_shapes,
     flatten_layers,
@@ -85,6 +87,18 @@ def test_the_own_setting_changes_nothing_inside(block):
         set_learning_setting(part, False)
         assert learning_setting(part) is False
     assert learning_setting(block.dense) is True
+
+
+def test_losses_are_added_to_one_list():
+    layer = keras.layers.ActivityRegularization(l2=1.0)
+    before = len(getattr(layer, ADDED_LOSSES))
+    layer(np.ones((1, 2), "float32"))
+    assert len(getattr(layer, ADDED_LOSSES)) == before + 1
+
+
+def test_layers_and_optimizers_have_what_steps_read(block):
+    parts = vars(block).keys() | vars(keras.optimizers.SGD()).keys()
+    assert parts >= READ_IN_STEPS
 
 
 def test_cells_that_drop_are_told_apart():

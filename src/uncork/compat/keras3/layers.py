@@ -20,6 +20,10 @@ flatten_layers: Final[Callable[..., list[Any]]] = borrow(
 )
 # Adds a dropout to the cells of recurrent layers.
 DropoutRNNCell: Final[Any] = borrow("keras.src.layers.rnn.dropout_rnn_cell", "DropoutRNNCell")
+# The list of losses that a call has added to a layer.
+ADDED_LOSSES: Final = "_losses"
+# What Keras reads of layers, and of optimizers, in each step, beside their public attributes.
+READ_IN_STEPS: Final = frozenset({"_trainable", "_dtype_policy", "_learning_rate", "_layers"})
 
 
 def seed_generators(layer: Any) -> list[Any]:

@@ -35,7 +35,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from uncork.compat.keras3.layers import flatten_layers
+from uncork.compat.keras3.layers import READ_IN_STEPS, flatten_layers
 from uncork.core.base.record import digest
 from uncork.pycode.frames.stack import is_user_file
 from uncork.pycode.purity.code_objects import (
@@ -69,8 +69,6 @@ _CALLED_BY_KERAS: Final = frozenset({
     "build", "call", "compute_loss", "compute_loss_and_updates", "compute_metrics", "result",
     "train_step", "update_state", "update_step",
 })  # fmt: skip
-# What Keras reads of its own objects in a step, beside their public attributes.
-_KERAS_READS: Final = frozenset({"_trainable", "_dtype_policy", "_learning_rate", "_layers"})
 _SET_BY_FIT: Final = frozenset({
     "history", "predict_function", "stop_training", "test_function", "train_function",
 })  # fmt: skip
@@ -297,7 +295,7 @@ class StateGuards:
         held = vars(value)
         self._note(held, self._attributes - _SET_BY_FIT)
         for key, now in list(held.items()):
-            if key in _SET_BY_FIT or (key.startswith("_") and key not in _KERAS_READS):
+            if key in _SET_BY_FIT or (key.startswith("_") and key not in READ_IN_STEPS):
                 continue
             if isinstance(now, (keras.Variable, tf.Variable)):
                 continue

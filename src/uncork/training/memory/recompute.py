@@ -23,6 +23,7 @@ from uncork.compat.keras3.backend import (
     set_keras_mask,
 )
 from uncork.compat.keras3.functional import RUN_NODES, outputs_structure
+from uncork.compat.keras3.layers import ADDED_LOSSES
 from uncork.core.base.errors import EditRefused
 from uncork.core.edits.step import LayersInInput, MicroBatches, RecomputeActivations, StepEdit
 from uncork.training.memory.segments import (
@@ -283,7 +284,7 @@ class _Twice:
                 _check(f"a layer has side effects: {each.type} in {each.name}"[:200])
         for layer in self._layers:
             for name, value in vars(layer).items():
-                if name != "_losses" and any(map(_is_symbolic, keras.tree.flatten(value))):
+                if name != ADDED_LOSSES and any(map(_is_symbolic, keras.tree.flatten(value))):
                     _check(
                         f"the layer '{layer.name}' stores a tensor of its call in the "
                         f"attribute {name}"
