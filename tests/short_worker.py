@@ -99,15 +99,15 @@ def brief_and_faster(put: Callable[[Any, str, Any], None]) -> None:
 
 
 def main(road: str, argv: Sequence[str]) -> int:
-    make = child._of_mode
+    make = child._make
 
-    def of_mode(job: Any, scratch: str, plan: Any) -> Any:
+    def listener(*of_job: Any) -> Any:
         from uncork.engine.tune import tuner as walk  # noqa: PLC0415 - they import TensorFlow
         from uncork.engine.worker import tune_job as trials  # noqa: PLC0415 - they import TensorFlow
 
         brief_and_faster(setattr)
         trials.Tuner = functools.partial(walk.Tuner, optimizations=ROADS[road])
-        return make(job, scratch, plan)
+        return make(*of_job)
 
-    child._of_mode = of_mode
+    child._make = listener
     return child.main(argv)

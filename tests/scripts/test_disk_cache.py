@@ -75,7 +75,7 @@ def test_weights_are_those_of_plain_python_and_no_file_stays(trained: Path, tmp_
 def test_without_room_it_trains_without_and_says_so(trained: Path, tmp_path: Path) -> None:
     done = train(trained, planned(trained, tmp_path, 10**15), "full")
     assert done.returncode == 0, done.stderr
-    assert "trains without its cache in files: a file cache needs 1.1e+06 GB" in done.stderr
+    assert "trains without its disk cache: a file cache needs 1.1e+06 GB" in done.stderr
     same_weights(trained, "full")
     assert not list(tmp_path.iterdir())
 

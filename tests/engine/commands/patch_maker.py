@@ -32,7 +32,7 @@ class Maker(PassThroughListener):
         from uncork.engine.fit.fit_subject import FitSubject  # noqa: PLC0415 - imports TensorFlow
         from uncork.pycode.frames.dataset_lines import source_line  # noqa: PLC0415
 
-        at = {"step_setup_at": call.step_setup_at}
+        at = {"step_at": call.step_setup_at}
         with tempfile.TemporaryDirectory() as scratch:
             subject = FitSubject(call.model, call.arguments, call.index, call.at, scratch, **at)
         assert subject.original.pipeline is not None

@@ -57,7 +57,9 @@ def test_the_step_of_a_loop_is_traced_anew():
     assert found.edits == (DtypePolicy(policy="float32", code_digest="abc"),)
     assert "more than one" in reason(FULL, training(**{**work, "step_code_digest": ""}))
     scaled = ("float32", "mixed_float16")
-    assert "doubling the scale" in reason(FULL, training(**{**work, "layer_dtype_policies": scaled}))
+    assert "doubling the scale" in reason(
+        FULL, training(**{**work, "layer_dtype_policies": scaled})
+    )
 
 
 @pytest.mark.parametrize("situation", ["custom loop", "eager", "distributed"])
