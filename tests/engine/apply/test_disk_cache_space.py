@@ -87,7 +87,7 @@ def test_without_room_it_trains_without_and_says_so(
     assert [elements(found) for _ in range(2)] == [elements(expected) for _ in range(2)]
     told = capsys.readouterr().err
     assert told.count("\n") == 1
-    assert "train.py:9 trains without its cache in files" in told
+    assert "train.py:9 trains without its disk cache" in told
     assert folder in told
     assert "--disk-cache DIR" in told
     assert ("No such file" if gone else "1.1e+06 GB") in told

@@ -259,7 +259,7 @@ def test_a_precision_is_refused_where_it_would_be_imitated(
     if policy == "float32":
         check_precision(made)
     else:
-        with pytest.raises(EditRefused, match="only imitate"):
+        with pytest.raises(EditRefused, match="only emulates"):
             check_precision(made)
 
 
