@@ -86,7 +86,7 @@ def test_in_a_process_that_goes_on_nothing_is_tried(subject: FitSubject) -> None
     [
         (["a.keras", "b.keras"], {}, ""),
         (["a.keras", "b.keras"], {"save_freq": 3}, "at different times"),
-        (["a.keras"], {"after": Logging()}, "'Logging' may look"),
+        (["a.keras"], {"after": Logging()}, "'Logging' may read"),
         (["old.h5"], {}, None),
         (["gs://bucket/a.keras"], {}, None),
     ],

@@ -80,7 +80,7 @@ def test_calls_that_train_and_answer_alike_are_proved(tmp_path: Path) -> None:
     before, draws = [w.tobytes() for w in read_weights(made)], np.random.get_state()[1].tolist()
     found = proof_of(made, tmp_path)
     assert found.passed, found.detail
-    assert "the same" in found.detail
+    assert "are equal" in found.detail
     assert context.global_seed() is None
     now = [global_state.get_global_attribute(name) for name in KERAS_RANDOM]
     assert all(a is b for a, b in zip(now, kept, strict=True))
