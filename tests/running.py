@@ -30,22 +30,22 @@ def run_python(*args: object, cwd: Path, **options: object) -> subprocess.Comple
     )
 
 
-def begun(folder: Path, text: str, module: str) -> Path:
-    """A folder with a script, and with what a test module leaves for it in a process of its own.
+def run_in_folder(folder: Path, text: str, module: str) -> Path:
+    """Write a script into a folder and run a test module there, in a process of its own.
 
     Args:
         folder: Empty.
-        text: Of ``train.py``.
-        module: Run there, with the folder as its argument.
+        text: Text of ``train.py``.
+        module: Name of the module; its argument is the folder.
     """
     (folder / "train.py").write_text(text)
-    done = run_python("-m", module, folder, cwd=folder, env=beside_the_tests(folder))
+    done = run_python("-m", module, folder, cwd=folder, env=environment_with_tests(folder))
     assert done.returncode == 0, done.stderr
     return folder
 
 
-def as_from_a_terminal() -> None:
-    """In the new process: Ctrl-C works, even where the tests themselves run in the background."""
+def restore_sigint() -> None:
+    """Let Ctrl-C work in the new process, also where the tests run in the background."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
@@ -55,13 +55,13 @@ def environment(cwd: Path) -> dict[str, str]:
     return {**os.environ, "TMPDIR": str(temp)}
 
 
-def beside_the_tests(cwd: Path) -> dict[str, str]:
-    """For a module of the tests that is run by itself: it finds the others."""
+def environment_with_tests(cwd: Path) -> dict[str, str]:
+    """Variables for a test module that runs alone: it finds the other test modules."""
     given = environment(cwd)
     paths = (str(Path(__file__).parent), given.get("PYTHONPATH", ""))
     return {**given, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
 
-def left_behind(cwd: Path) -> list[str]:
-    """Temporary files of Uncork's own that outlived it."""
+def remaining_temporary_files(cwd: Path) -> list[str]:
+    """Temporary files of Uncork that remain after it ended."""
     return [path.name for path in (cwd / "temp").iterdir() if path.name.startswith("uncork")]

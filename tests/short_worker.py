@@ -1,7 +1,7 @@
-"""A child of a tuning that is brief, and tries what a test names, whatever the machine has to say.
+"""A worker process of ``tune`` that measures briefly and tries the optimizations a test names.
 
-All of it is run, and proved, as ever; only how fast it is and whether it is worth a trial is said
-by decree. Started in the place of Uncork's own by :func:`children_by_decree`.
+It runs and proves everything as usual. Only the speed of a trial, and whether an optimization is
+proposed, are fixed. :func:`replace_worker` starts it instead of Uncork's own worker.
 """
 
 from __future__ import annotations
@@ -60,25 +60,25 @@ class InFiles(Optimization):
         return _proposal(SplitMap(stage=1, expected_digest=""), kept)
 
 
-ROADS: Final = {"saving": (Saving(), Grouping()), "disk_cache": (InFiles(),)}
+OPTIMIZATIONS: Final = {"saving": (Saving(), Grouping()), "disk_cache": (InFiles(),)}
 
 
 def _proposal(*edits: Edit) -> Proposal:
-    return Proposal(edits=edits, predicted=2.0, at=None, rationale="by decree")
+    return Proposal(edits=edits, predicted=2.0, at=None, rationale="fixed by the test")
 
 
-def children_by_decree(monkeypatch: pytest.MonkeyPatch, road: str) -> None:
-    """Children walk one of :data:`ROADS`; what they keep is not confirmed."""
-    monkeypatch.setattr(processes, "_CHILD", _CHILD.replace("NAME", road))
+def replace_worker(monkeypatch: pytest.MonkeyPatch, key: str) -> None:
+    """Workers try the optimizations of one entry of :data:`OPTIMIZATIONS`, without confirmation."""
+    monkeypatch.setattr(processes, "_CHILD", _CHILD.replace("NAME", key))
     unconfirmed: Callable[..., Any] = lambda plan, *_: (plan, False)  # noqa: E731
     monkeypatch.setattr(verbs, "confirm", unconfirmed)
 
 
-def brief_and_faster(put: Callable[[Any, str, Any], None]) -> None:
-    """Looks are brief, and whatever is tried is faster.
+def shorten_measurements(set_attribute: Callable[[Any, str, Any], None]) -> None:
+    """Measure briefly, and report each trial as faster.
 
     Args:
-        put: Sets an attribute of a module.
+        set_attribute: Sets an attribute of a module.
     """
     from uncork.engine.diagnose import observe  # noqa: PLC0415 - they import TensorFlow
     from uncork.engine.tune import tuner as walk  # noqa: PLC0415 - they import TensorFlow
@@ -86,27 +86,27 @@ def brief_and_faster(put: Callable[[Any, str, Any], None]) -> None:
     measured = walk.interleave
 
     def faster(base: Any, candidate: Any, **how: Any) -> Any:
-        """One short block each, and then so many times as fast."""
+        """Run one short block of each, then report 1.5x."""
         block_s = how["block_s"] / 10
         trial = measured(base, candidate, **{**how, "block_s": block_s, "budget_s": 0.0})
         said = compare([1.0, 1.01, 1.0], [1.5, 1.51, 1.5], min_ratio=how["min_ratio"])
         return replace_fields(trial, comparison=said)
 
     for first_or_second_look in ("interleave", "interleave_until_budget"):
-        put(walk, first_or_second_look, faster)
+        set_attribute(walk, first_or_second_look, faster)
     for name in ("_CAREFUL", "_BRIEF"):
-        put(observe, name, getattr(observe, name).scaled(0.1))
+        set_attribute(observe, name, getattr(observe, name).scaled(0.1))
 
 
-def main(road: str, argv: Sequence[str]) -> int:
+def main(key: str, argv: Sequence[str]) -> int:
     make = child._make
 
     def listener(*of_job: Any) -> Any:
         from uncork.engine.tune import tuner as walk  # noqa: PLC0415 - they import TensorFlow
         from uncork.engine.worker import tune_job as trials  # noqa: PLC0415 - they import TensorFlow
 
-        brief_and_faster(setattr)
-        trials.Tuner = functools.partial(walk.Tuner, optimizations=ROADS[road])
+        shorten_measurements(setattr)
+        trials.Tuner = functools.partial(walk.Tuner, optimizations=OPTIMIZATIONS[key])
         return make(*of_job)
 
     child._make = listener

@@ -1,4 +1,4 @@
-"""Trainings that an accelerator is bought for, each with a brake that shows there alone."""
+"""Trainings that an accelerator is bought for, each with a bottleneck that shows there alone."""
 
 from __future__ import annotations
 

@@ -68,15 +68,23 @@ def _page(loops: Loops) -> Iterator[str]:
         f"{sum(each.is_right for each in loops.found)} of {len(loops.found)}."
     )
     yield ""
-    yield "| loop | brake | named | kept | gain | losses, plain again | losses, under the plan |"
+    yield "| loop | bottleneck | named | kept | gain | losses, plain again | losses with the plan |"
     yield "|---|---|---|---|---|---|---|"
     yield from (_row(each) for each in loops.found)
 
 
 def _row(each: Examined) -> str:
     named, kept = ", ".join(each.named[:3]), ", ".join(each.kept) or "-"
-    brake, losses = f"{each.cause}:{each.line}", (_apart(each.repeats), _apart(each.planned))
-    cells: Sequence[str] = (each.name, brake, named, kept, _gain(each), *losses, *each.errors[:1])
+    bottleneck, losses = f"{each.cause}:{each.line}", (_apart(each.repeats), _apart(each.planned))
+    cells: Sequence[str] = (
+        each.name,
+        bottleneck,
+        named,
+        kept,
+        _gain(each),
+        *losses,
+        *each.errors[:1],
+    )
     return f"| {' | '.join(cells)} |".replace("\n", " ")
 
 

@@ -24,7 +24,7 @@ class Examined(Record, frozen=True, kw_only=True):
 
     Attributes:
         name: Its style.
-        cause: What brakes it.
+        cause: What slows it down.
         line: The line to blame.
         named: Findings in the order given, as ``cause:line``.
         kept: Steps in force, as ``name (guarantee)``.

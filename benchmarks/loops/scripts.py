@@ -10,7 +10,7 @@ from typing import Final
 from uncork.core.base.record import Record
 
 ROOT: Final = Path(__file__).parents[2] / "tests" / "loops"
-_MARK: Final = re.compile(r"# brake: (\w+)$")
+_MARK: Final = re.compile(r"# bottleneck: (\w+)$")
 
 
 class Loop(Record, frozen=True, kw_only=True):
@@ -18,7 +18,7 @@ class Loop(Record, frozen=True, kw_only=True):
 
     Attributes:
         script: Its path; its name says its style.
-        cause: What brakes it.
+        cause: What slows it down.
         line: The number of the line to blame, from 1.
     """
 

@@ -1,4 +1,4 @@
-"""How true is what Uncork says? Every workload whose brake is known, judged like a medical test.
+"""Scores what Uncork reports on workloads with a known bottleneck, like a medical test.
 
     python -m benchmarks.truth [NAME ...] [--tune all] [--record]
 

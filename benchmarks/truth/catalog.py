@@ -14,7 +14,7 @@ from uncork.core.documents.diagnosis import Cause
 ROOT: Final = Path(__file__).parents[2] / "tests" / "workloads"
 LAYERS: Final = ("machine", "input", "host", "device", "scale", "any", "healthy")
 CAUSES: Final[tuple[str, ...]] = tuple(get_args(Cause))
-MARK: Final = "# brake"
+MARK: Final = "# bottleneck"
 _FIXED: Final = "_fixed"
 
 # These spoil a training; being faster is not what their fix is for.
@@ -62,7 +62,7 @@ class Workload(Record, frozen=True, kw_only=True):
 
     Attributes:
         layer: Of the house; ``healthy`` for those with nothing to gain.
-        cause: What brakes it.
+        cause: What slows it down.
         style: How it trains, or for a healthy one its name.
         script: Its path.
         fixed: The expert's version; None for a healthy one.
@@ -80,7 +80,7 @@ class Workload(Record, frozen=True, kw_only=True):
         return "/".join(dict.fromkeys((self.layer, self.cause, self.style)))
 
     @property
-    def brakes(self) -> tuple[int, ...]:
+    def bottleneck_lines(self) -> tuple[int, ...]:
         """Numbers of the lines to blame, from 1: of the marked ones, or of the calls they end."""
         text = self.script.read_text()
         marked = [n for n, line in enumerate(text.splitlines(), 1) if line.endswith(MARK)]
@@ -98,7 +98,7 @@ class Workload(Record, frozen=True, kw_only=True):
 
     @property
     def needs_accelerator(self) -> bool:
-        """It shows its brake on an accelerator only."""
+        """It shows its bottleneck on an accelerator only."""
         return self.style.startswith("gpu_")
 
 

@@ -82,9 +82,9 @@ class Examined(Record, frozen=True, kw_only=True):
 
     Attributes:
         name: ``layer/cause/style``.
-        layer: Of the brake.
-        cause: Of the brake.
-        brakes: Lines to blame.
+        layer: Of the bottleneck.
+        cause: Of the bottleneck.
+        bottleneck_lines: Lines to blame.
         epochs: What the script trains when it is not told.
         slow_s: Seconds of a short training.
         fixed_s: The same of the expert's version.
@@ -105,7 +105,7 @@ class Examined(Record, frozen=True, kw_only=True):
     name: str
     layer: str
     cause: str
-    brakes: tuple[int, ...]
+    bottleneck_lines: tuple[int, ...]
     epochs: int = SHOWN_EPOCHS
     slow_s: tuple[float, ...] = ()
     fixed_s: tuple[float, ...] = ()
@@ -177,7 +177,7 @@ def examine(
         name=workload.name,
         layer=workload.layer,
         cause=workload.cause,
-        brakes=workload.brakes,
+        bottleneck_lines=workload.bottleneck_lines,
         epochs=workload.epochs,
         slow_s=plain.slow_s,
         fixed_s=plain.fixed_s,

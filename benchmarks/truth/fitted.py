@@ -3,8 +3,8 @@
 An expert switches bfloat16 on where it pays, and the scripts were written where it does. Elsewhere
 it is emulated, up to twenty times slower, or native and still slower: an Intel Xeon with
 AVX512_BF16 and without AMX computed products and convolutions in it at 0.55 of float32's rate. That
-is a brake that nobody planted. There run copies that compute in float32; line by line they are the
-same.
+is a bottleneck that nobody planted. There run copies that compute in float32; their lines are the
+same otherwise.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def fitted(workload: Workload, folder: Path, *, fast: bool) -> Workload | None:
         fast: This machine computes faster in bfloat16 than in float32.
 
     Returns:
-        None where the brake cannot show itself on this machine.
+        None where the bottleneck cannot show itself on this machine.
     """
     if fast or (workload.cause in _ABOUT_PRECISION and workload.cause != _NEEDS_BFLOAT16):
         return workload

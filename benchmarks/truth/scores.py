@@ -10,7 +10,7 @@ from benchmarks.truth.catalog import CORRECTNESS, CURES
 from benchmarks.truth.examine import Examined, Named, Tried
 from uncork.core.base.record import Record
 
-# A script whose fix wins less does not show the brake that it claims.
+# A script whose fix wins less does not show the bottleneck that it claims.
 LEAST_FIX: Final = 1.2
 # Errors of a script itself; where only Uncork failed on it, its cause was not named.
 _SCRIPTS: Final = ("plain", "fixed")
@@ -98,7 +98,7 @@ def score(found: Sequence[Examined]) -> Scores:
         slow_as_claimed=_count(timed, lambda e: (e.fix or 0.0) >= LEAST_FIX),
         top1=_count(planted, lambda e: [f.cause for f in _found(e)[:1]] == [e.cause]),
         top3=_count(planted, lambda e: _right(e) is not None),
-        line=_count(named, lambda pair: pair[1].line in pair[0].brakes),
+        line=_count(named, lambda pair: pair[1].line in pair[0].bottleneck_lines),
         alarms=_count(healthy, lambda e: [f.cause for f in e.findings] != ["healthy"]),
         captured=_count([e for e in good if e.captured is not None], lambda e: e.captured == ""),
         bound_error=_spot(_bound_errors(named)),

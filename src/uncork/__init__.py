@@ -1,6 +1,6 @@
 """Uncork: an automatic performance engineer for TensorFlow/Keras training.
 
-It measures where an unmodified training script spends its time, takes the brakes off one by one,
+It measures where an unmodified training script spends its time, removes the bottlenecks one by one,
 proves for each step what it did to the training, and hands back a plan.
 
     report = uncork.diagnose(model, data)

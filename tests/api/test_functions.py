@@ -18,7 +18,7 @@ import uncork
 from records import STEPS
 from records import plan as planned
 from running import environment
-from short_worker import brief_and_faster
+from short_worker import shorten_measurements
 from uncork.api import functions as api
 from uncork.api.display import Displayable
 from uncork.core.base.errors import NothingToMeasure, PlanRefused, WrongUse
@@ -178,7 +178,7 @@ def test_a_faster_dataset_has_the_same_elements(monkeypatch: pytest.MonkeyPatch)
     expected = rows(dataset())
     keras.utils.set_random_seed(4)
     mine = dataset()
-    brief_and_faster(monkeypatch.setattr)
+    shorten_measurements(monkeypatch.setattr)
     faster = uncork.optimize(mine, budget=1e6, quiet=True)
     assert faster is not mine
     assert rows(faster) == expected

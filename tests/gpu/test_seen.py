@@ -7,7 +7,7 @@ from pathlib import Path
 import keras
 import pytest
 
-from seen import watched_layers
+from layer_watching import watched_layers
 from step_edits import convolutions, subject_of
 from uncork.measure.machine.devices import accelerators, detect_machine
 

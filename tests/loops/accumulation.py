@@ -36,7 +36,7 @@ def recordings():
 
 
 dataset = (
-    tf.data.Dataset.from_generator(  # brake: python_loader
+    tf.data.Dataset.from_generator(  # bottleneck: python_loader
         recordings,
         output_signature=(tf.TensorSpec((240, 257)), tf.TensorSpec((), tf.int64)),
     )

@@ -41,7 +41,7 @@ views = (
     .map(load, num_parallel_calls=tf.data.AUTOTUNE)
     .cache()
     .shuffle(len(files), seed=2)
-    .map(lambda photo: (view(photo), view(photo)))  # brake: stateful_serial_map
+    .map(lambda photo: (view(photo), view(photo)))  # bottleneck: stateful_serial_map
     .batch(32, drop_remainder=True)
     .prefetch(tf.data.AUTOTUNE)
 )

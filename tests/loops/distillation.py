@@ -58,7 +58,7 @@ soft = keras.losses.KLDivergence()
 mean_loss = keras.metrics.Mean()
 
 
-def distill(x, y):  # brake: eager_step
+def distill(x, y):  # bottleneck: eager_step
     taught = tf.nn.softmax(teacher(x, training=False) / TEMPERATURE)
     with tf.GradientTape() as tape:
         logits = student(x, training=True)

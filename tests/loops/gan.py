@@ -31,7 +31,7 @@ def load(path):
 photos = (
     tf.data.Dataset.from_tensor_slices(files)
     .shuffle(len(files), seed=1)
-    .map(load, num_parallel_calls=tf.data.AUTOTUNE)  # brake: cache_missing
+    .map(load, num_parallel_calls=tf.data.AUTOTUNE)  # bottleneck: cache_missing
     .batch(32)
     .prefetch(tf.data.AUTOTUNE)
 )

@@ -31,7 +31,7 @@ def load(path, label):
 
 dataset = (
     tf.data.Dataset.from_tensor_slices(([str(file) for file in files], labels))
-    .map(load)  # brake: cache_missing
+    .map(load)  # bottleneck: cache_missing
     .shuffle(len(files), seed=10)
     .batch(16)
     .prefetch(tf.data.AUTOTUNE)

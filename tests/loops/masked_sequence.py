@@ -26,7 +26,9 @@ words.adapt(tf.constant(texts))
 dataset = (
     tf.data.Dataset.from_tensor_slices((texts, labels))
     .shuffle(len(rows), seed=7)
-    .map(lambda text, label: (words(text), label), num_parallel_calls=2)  # brake: per_element_work
+    .map(  # bottleneck: per_element_work
+        lambda text, label: (words(text), label), num_parallel_calls=2
+    )
     .batch(128)
     .prefetch(tf.data.AUTOTUNE)
 )

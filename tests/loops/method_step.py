@@ -52,7 +52,7 @@ class Trainer:
 
 dataset = (
     tf.data.Dataset.from_tensor_slices(([str(file) for file in files], labels))
-    .map(spectrogram)  # brake: serial_map
+    .map(spectrogram)  # bottleneck: serial_map
     .shuffle(len(files), seed=8)
     .batch(20)
     .prefetch(tf.data.AUTOTUNE)

@@ -65,7 +65,7 @@ def play(states):
     return states, [part.astype("float32") for part in played]
 
 
-def learn(states, right, worth):  # brake: eager_step
+def learn(states, right, worth):  # bottleneck: eager_step
     with tf.GradientTape() as tape:
         logits = policy(states, training=True)[:, 0]
         unlikely = tf.nn.sigmoid_cross_entropy_with_logits(right, logits)

@@ -30,7 +30,7 @@ class TrainStep:
         self.error = keras.losses.Huber()
         self.averages = [tf.Variable(v, trainable=False) for v in model.trainable_variables]
 
-    def __call__(self, x, y):  # brake: eager_step
+    def __call__(self, x, y):  # bottleneck: eager_step
         weights = self.model.trainable_variables
         with tf.GradientTape() as tape:
             loss = self.error(y, self.model(x, training=True)) + sum(self.model.losses)

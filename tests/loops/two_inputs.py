@@ -38,7 +38,7 @@ def read(row):
 dataset = (
     tf.data.Dataset.from_tensor_slices(table)
     .shuffle(len(files), seed=6)
-    .map(read)  # brake: stateful_serial_map
+    .map(read)  # bottleneck: stateful_serial_map
     .batch(16)
     .prefetch(tf.data.AUTOTUNE)
 )

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from running import Run, Write, as_from_a_terminal, environment, left_behind
-from short_worker import children_by_decree
+from running import Run, Write, environment, remaining_temporary_files, restore_sigint
+from short_worker import replace_worker
 from uncork.core.base.record import from_json
 from uncork.core.documents.diagnosis import Diagnosis
 from uncork.core.documents.plan import Policy, parse_plan
@@ -60,7 +60,7 @@ def test_a_script_that_raises_before_training(write: Write, uncork: Run, tmp_pat
     assert "no photos in /data" in done.stderr
     assert "line 2" in done.stderr
     assert "uncork/" not in done.stderr
-    assert left_behind(tmp_path) == []
+    assert remaining_temporary_files(tmp_path) == []
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_a_data_error_in_the_middle(write: Write, uncork: Run, tmp_path: Path) -
     done = uncork("diagnose", "train.py")
     assert done.returncode == 1
     assert "truncated record" in done.stderr or "corrupted record" in done.stderr
-    assert left_behind(tmp_path) == []
+    assert remaining_temporary_files(tmp_path) == []
 
 
 def test_a_data_error_behind_many_good_steps(write: Write, uncork: Run, tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_a_data_error_behind_many_good_steps(write: Write, uncork: Run, tmp_path
     assert done.returncode == 1
     assert "truncated record" in done.stderr or "corrupted record" in done.stderr
     assert "uncork: this error ended the training at train.py:17" in done.stderr
-    assert left_behind(tmp_path) == []
+    assert remaining_temporary_files(tmp_path) == []
 
 
 DATA = {
@@ -314,7 +314,7 @@ def test_files_of_the_user_s_stay_as_they_were(
     for name in ("best.keras", "final.keras", "log", "notes", "results"):
         (tmp_path / name).write_bytes(b"of last week")
     before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
-    children_by_decree(monkeypatch, "saving")
+    replace_worker(monkeypatch, "saving")
     monkeypatch.chdir(tmp_path)
     temp = tmp_path / "temp"
     temp.mkdir()
@@ -326,7 +326,7 @@ def test_files_of_the_user_s_stay_as_they_were(
     assert list(tried) == ["async_checkpoint", "steps_per_execution"]
     assert all(step.proof and step.proof.passed for step in tried.values())
     assert {p.name: p.read_bytes() for p in tmp_path.iterdir() if p.is_file()} == before
-    assert left_behind(tmp_path) == []
+    assert remaining_temporary_files(tmp_path) == []
 
 
 def test_a_script_that_leaves_a_thread_behind_is_not_waited_for(
@@ -370,7 +370,7 @@ def tuning(cwd: Path) -> subprocess.Popen[str]:
     pipes = {
         "stdout": subprocess.PIPE,
         "stderr": subprocess.STDOUT,
-        "preexec_fn": as_from_a_terminal,
+        "preexec_fn": restore_sigint,
     }
     return subprocess.Popen(command, cwd=cwd, env=environment(cwd), text=True, **pipes)
 
@@ -398,7 +398,7 @@ def test_ctrl_c_saves_what_was_found(write: Write, tmp_path: Path) -> None:
     plan = parse_plan((tmp_path / "plan.json").read_bytes())
     assert plan.steps
     assert any("interrupted" in note for note in plan.notes)
-    assert left_behind(tmp_path) == []
+    assert remaining_temporary_files(tmp_path) == []
 
 
 def test_ctrl_c_before_there_is_anything(write: Write, tmp_path: Path) -> None:
@@ -411,7 +411,7 @@ def test_ctrl_c_before_there_is_anything(write: Write, tmp_path: Path) -> None:
     assert process.returncode == 130, rest
     assert "interrupted" in rest
     assert not (tmp_path / "plan.json").exists()
-    assert left_behind(tmp_path) == []
+    assert remaining_temporary_files(tmp_path) == []
 
 
 def child_of(process: subprocess.Popen[str]) -> int:
@@ -431,7 +431,7 @@ def test_a_killed_child_loses_no_step(write: Write, tmp_path: Path) -> None:
     assert process.returncode == 130, rest
     assert "SIGKILL ended the script's process (out of memory?)" in rest
     assert parse_plan((tmp_path / "plan.json").read_bytes()).steps
-    assert left_behind(tmp_path) == []
+    assert remaining_temporary_files(tmp_path) == []
 
 
 def test_a_child_killed_before_there_is_anything(write: Write, tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ import pytest
 
 from engine.apply.test_plan_listener import TRAIN, make_plan
 from records import STEPS, plan, workload_diagnosis
-from running import Run, as_from_a_terminal, environment, run_python
-from short_worker import children_by_decree
+from running import Run, environment, restore_sigint, run_python
+from short_worker import replace_worker
 from uncork.core.base.record import replace
 from uncork.core.documents.plan import Plan, Policy, parse_plan, serialize_plan
 from uncork.core.edits.pipeline import DiskCache, Prefetch, SplitMap
@@ -112,7 +112,7 @@ def test_ctrl_c_leaves_no_file(trained: Path, tmp_path: Path) -> None:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=as_from_a_terminal,  # noqa: PLW1509
+        preexec_fn=restore_sigint,  # noqa: PLW1509
     )
     deadline = time.monotonic() + 120
     while not list(tmp_path.rglob("cache.index")):
@@ -147,7 +147,7 @@ def test_a_script_is_tuned_and_run_end_to_end(
     (tmp_path / "train.py").write_text(DRAWING)
     folder = tmp_path / "on disk"
     folder.mkdir()
-    children_by_decree(monkeypatch, "disk_cache")
+    replace_worker(monkeypatch, "disk_cache")
     monkeypatch.chdir(tmp_path)
     policy = Policy(budget_s=1e6, disk_cache_folder=str(folder), loosest_guarantee="exact")
     made, interrupted = tune(Script("train.py", ("50",)), lambda _: None, policy=policy)

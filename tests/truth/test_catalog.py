@@ -12,15 +12,15 @@ data = (
     source(1)
     .map(
         load,
-        calls=2,  # brake
+        calls=2,  # bottleneck
     )
     .batch(2)
 )
-for row in rows(data):  # brake
+for row in rows(data):  # bottleneck
     train(row)
-def step(x):  # brake
+def step(x):  # bottleneck
     return x
-model.compile("adam", Loss(from_logits=True))  # brake
+model.compile("adam", Loss(from_logits=True))  # bottleneck
 '''
 
 
@@ -60,7 +60,7 @@ def test_workloads_are_chosen_by_name_beginning_or_pattern(root: Path, pattern: 
 
 
 def test_a_marked_line_stands_for_the_call_that_it_ends(root: Path):
-    assert find(["input/padding/fit"], root)[0].brakes == (4, 5, 6, 7, 10, 12, 14)
+    assert find(["input/padding/fit"], root)[0].bottleneck_lines == (4, 5, 6, 7, 10, 12, 14)
 
 
 def test_the_epochs_of_a_script_are_its_default(root: Path):

@@ -9,7 +9,7 @@ import pytest
 from benchmarks.truth.catalog import find
 from benchmarks.truth.fitted import fitted
 
-SCRIPT = 'keras.config.set_dtype_policy("mixed_bfloat16")  # brake\n'
+SCRIPT = 'keras.config.set_dtype_policy("mixed_bfloat16")  # bottleneck\n'
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def test_elsewhere_bfloat16_by_the_way_becomes_float32(root: Path, tmp_path: Pat
     assert copy.fixed is not None
     assert copy.script.read_text() == copy.fixed.read_text()
     assert copy.script.read_text() == SCRIPT.replace("mixed_bfloat16", "float32")
-    assert (copy.name, copy.brakes) == (workload.name, workload.brakes)
+    assert (copy.name, copy.bottleneck_lines) == (workload.name, workload.bottleneck_lines)
     assert workload.script.read_text() == SCRIPT
 
 

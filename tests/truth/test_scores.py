@@ -23,7 +23,7 @@ def examined(
         "name": f"{layer}/{cause}/fit",
         "layer": layer,
         "cause": cause,
-        "brakes": (36,),
+        "bottleneck_lines": (36,),
         "slow_s": (fix,) if fix else (),
         "fixed_s": (1.0,),
         "slow_epoch_s": (fix_steady,) if fix_steady else (),

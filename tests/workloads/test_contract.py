@@ -38,9 +38,9 @@ def test_no_script_is_left_out_of_the_catalog():
 def test_a_planted_workload(workload: Workload):
     assert workload.cause in CAUSES
     assert workload.fixed is not None, "the expert's fix is missing"
-    assert workload.brakes, "no line is marked"
+    assert workload.bottleneck_lines, "no line is marked"
     slow, fixed = workload.script.read_text(), workload.fixed.read_text()
-    assert "# brake" not in fixed
+    assert "# bottleneck" not in fixed
     assert slow != fixed
     if workload.style.startswith("standin_"):
         doc = ast.get_docstring(ast.parse(slow)) or ""

@@ -4,7 +4,7 @@ import keras
 import pytest
 import tensorflow as tf
 
-from seen import watched_layers
+from layer_watching import watched_layers
 
 
 class Own(keras.layers.Layer):

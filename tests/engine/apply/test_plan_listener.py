@@ -17,10 +17,10 @@ from records import empty_plan
 from running import (
     Run,
     Write,
-    as_from_a_terminal,
-    beside_the_tests,
     environment,
-    left_behind,
+    environment_with_tests,
+    remaining_temporary_files,
+    restore_sigint,
     run_python,
 )
 from uncork.core.documents.plan import PLAN_SCHEMA, serialize_plan
@@ -72,7 +72,7 @@ def make_plan(cwd: Path, plan: str, script: str) -> None:
     made = subprocess.run(
         [sys.executable, HERE / "plan_maker.py", plan, script, "x"],
         cwd=cwd,
-        env=beside_the_tests(cwd),
+        env=environment_with_tests(cwd),
         capture_output=True,
         text=True,
         timeout=120,
@@ -208,7 +208,7 @@ def test_an_error_of_the_script_s_own_looks_as_it_does_in_python(
 def test_ctrl_c_ends_the_script_and_shows_where(write: Write, tmp_path: Path) -> None:
     write("import time\nprint('ready', flush=True)\ntime.sleep(60)\n")
     command = [sys.executable, "-m", "uncork", "run", "train.py"]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "preexec_fn": as_from_a_terminal}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "preexec_fn": restore_sigint}
     with subprocess.Popen(command, cwd=tmp_path, env=environment(tmp_path), **pipes) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == b"ready\n"
@@ -218,7 +218,7 @@ def test_ctrl_c_ends_the_script_and_shows_where(write: Write, tmp_path: Path) ->
     assert child.returncode == 130
     assert b"KeyboardInterrupt" in stderr
     assert b"uncork/engine" not in stderr
-    assert left_behind(tmp_path) == []
+    assert remaining_temporary_files(tmp_path) == []
 
 
 def test_the_script_reads_the_terminal_s_input(write: Write, uncork: Run, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from optimizations.situations import FOUR_CORES
 from records import STEPS, WORKLOAD, measurement, plan, workload_diagnosis
-from running import begun, run_python
+from running import run_in_folder, run_python
 from uncork.capture.base.listener import FitCall, PassThroughListener
 from uncork.capture.base.stop import StopScript
 from uncork.capture.script import run_script
@@ -131,7 +131,7 @@ class Maker(PassThroughListener):
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return begun(
+    return run_in_folder(
         tmp_path_factory.mktemp("memory"), TRAIN, "engine.commands.test_fresh_process_allocator"
     )
 

@@ -14,7 +14,7 @@ import pytest
 
 from optimizations.situations import FOUR_CORES
 from records import STEPS, WORKLOAD, plan, workload_diagnosis
-from running import begun, run_python
+from running import run_in_folder, run_python
 from uncork.capture.base.listener import FitCall, PassThroughListener
 from uncork.capture.base.stop import StopScript
 from uncork.capture.script import run_script
@@ -210,7 +210,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     release = tuple(int(part) for part in metadata.version("keras").split(".")[:2])
     if release < (3, 10) and not hasattr(pytest.importorskip("jax"), "spmd_mode"):
         pytest.skip("Keras before 3.10 wants an older JAX")
-    return begun(
+    return run_in_folder(
         tmp_path_factory.mktemp("jax"), TRAIN, "engine.commands.test_fresh_process_backend"
     )
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from seen import watched_layers
+from layer_watching import watched_layers
 from uncork.core.base.journal import Journal
-from uncork.engine.diagnose.collect_evidence import collect_evidence
+from uncork.engine.diagnose.collect_evidence import EvidenceContext, collect_evidence
 from uncork.engine.fit.fit_subject import FitSubject
 from uncork.engine.subject.dataset_subject import DatasetSubject
 
@@ -66,15 +66,20 @@ def test_an_optimizer_with_many_small_weights_is_tried_with_one_update(tmp_path,
     data = tf.data.Dataset.zip((x, x)).batch(16)
     watched = FitSubject(model, {"x": data}, 0, "train.py:9", str(tmp_path))
     watched.layers, watched.ends_process = layers, True
-    how = {"step_s": 0.001, "block_s": 0.1, "is_step_dominant": False}
-    told, untold = (
-        collect_evidence(watched, watched.original, Journal(), has_kernel_profile=told, **how)[
-            "flat_updates_speedup"
-        ]
-        for told in (True, False)
+    profiled, not_profiled = (
+        collect_evidence(
+            EvidenceContext(
+                *(watched, watched.original, Journal()),
+                step_s=0.001,
+                block_s=0.1,
+                is_step_dominant=False,
+                has_kernel_profile=has_profile,
+            )
+        )["flat_updates_speedup"]
+        for has_profile in (True, False)
     )
-    assert told.ratio > 0
-    assert untold is None
+    assert profiled.ratio > 0
+    assert not_profiled is None
     watched.restore()
     after = [v.numpy() for v in (*model.variables, *model.optimizer.variables)]
     assert all(np.array_equal(a, b) for a, b in zip(before, after, strict=True))

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from seen import watched_layers
+from layer_watching import watched_layers
 from uncork.compat.tf.eager_context import clear_kernel_cache
 from uncork.measure.profile.kernels import profile_kernels
 from uncork.pycode.frames.layer_registry import LayerRegistry

@@ -12,10 +12,10 @@ import tensorflow as tf
 
 from uncork.core.base.errors import EditRefused
 from uncork.core.edits.step import FlatUpdates, JitCompile, StepsPerExecution
-from uncork.training.optimizer.flat_updates import count_small_weights, wrap_callbacks
+from uncork.training.optimizer.flat_updates import FlatGroup, count_small_weights, wrap_callbacks
 from uncork.training.run.edit_checks import check_edits
 from uncork.training.run.planned_step import PlannedStep
-from uncork.training.run.step_settings import StepSettings, create_flat_group
+from uncork.training.run.step_settings import StepSettings
 from uncork.training.state.snapshot import read_weights
 
 K = keras.optimizers
@@ -197,7 +197,7 @@ def test_in_one_call_after_the_other_it_is_traced_once() -> None:
 def test_an_error_leaves_the_state_as_of_the_last_step() -> None:
     made = model("adam")
     looking = Looking(fail_at=1)
-    group = create_flat_group(made, AT_ONCE)
+    group = FlatGroup(made)
     assert group is not None
     with pytest.raises(RuntimeError, match="own"), group.active():
         fit(made, wrap_callbacks(group, [looking]))
@@ -212,7 +212,7 @@ def test_no_memory_to_lay_the_state_back_leaves_the_optimizer_its_own() -> None:
     made = model("adam")
     made.optimizer.build(made.trainable_variables)
     before = dict(vars(made.optimizer))
-    group = create_flat_group(made, AT_ONCE)
+    group = FlatGroup(made)
     assert group is not None
 
     def no_memory() -> None:
@@ -302,7 +302,7 @@ def test_xla_takes_it_too() -> None:
 
 def test_a_callback_list_is_refused() -> None:
     made = model("adam")
-    group = create_flat_group(made, AT_ONCE)
+    group = FlatGroup(made)
     assert group is not None
     with pytest.raises(EditRefused, match="CallbackList"):
         wrap_callbacks(group, keras.callbacks.CallbackList([], model=made))

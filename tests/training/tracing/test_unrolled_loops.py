@@ -9,7 +9,7 @@ import keras
 import pytest
 import tensorflow as tf
 
-from seen import watched_layers
+from layer_watching import watched_layers
 from uncork.training.tracing.graph_ops import find_live_graphs
 from uncork.training.tracing.unrolled_loops import find_unrolled_loop
 

@@ -14,7 +14,7 @@ import pytest
 import tensorflow as tf
 
 from records import STEPS, plan, workload_diagnosis
-from running import begun
+from running import run_in_folder
 from uncork.capture.script import run_script
 from uncork.core.base.journal import Journal
 from uncork.core.base.record import replace
@@ -245,7 +245,7 @@ class Handing(JobListener):
 @pytest.mark.slow
 @pytest.mark.parametrize("loop", [DATASET, ARRAYS], ids=["dataset", "arrays"])
 def test_a_loop_is_proved_and_timed_in_a_process_of_its_own(loop, tmp_path, monkeypatch):
-    made = begun(tmp_path, TRAIN + loop, "verify.provers.test_loop_handover")
+    made = run_in_folder(tmp_path, TRAIN + loop, "verify.provers.test_loop_handover")
     assert isinstance(Handover.read(made / "handed_over"), LoopHandover)
     monkeypatch.chdir(made)
     job = ProcessJob(

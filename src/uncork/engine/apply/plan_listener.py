@@ -54,11 +54,11 @@ from uncork.measure.machine.devices import accelerators
 from uncork.training.callbacks.async_checkpoint import AsyncCheckpoints, find_async_checkpoints
 from uncork.training.input.array_feed import has_array_feed, read_arrays_in_one_thread
 from uncork.training.input.feed import Feed
+from uncork.training.input.iterator_reuse import create_reused_iterators
 from uncork.training.input.loader_edits import apply_loader_edits
 from uncork.training.loop_step.compiled_step import CompiledStep, function_code_digest
 from uncork.training.optimizer.flat_updates import wrap_callbacks
 from uncork.training.run.planned_step import PlannedStep
-from uncork.training.run.step_settings import create_reused_iterators
 from uncork.training.transforms.eager_model import train_as_graph
 
 # Where a model has what was traced under the plan.

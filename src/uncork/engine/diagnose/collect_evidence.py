@@ -1,10 +1,11 @@
-"""What is looked at once, of a training as its author wrote it: no edit in between changes it."""
+"""The evidence that is collected once for a training: no edit in between changes it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
-from typing import Any, Final, TypeVar
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass
+from typing import Any, Final
 
 from uncork.core.base.journal import Journal
 from uncork.core.base.measurement import Comparison
@@ -18,192 +19,197 @@ from uncork.engine.subject.subject import Subject
 from uncork.measure.benchmark.core_contention import busy_core_speed_ratio
 from uncork.pipeline.analysis.input_files import measure_cold_files
 from uncork.pycode.frames.value_origin import find_only_call
-from uncork.training.variant import Variant, compare_in_memory
+from uncork.training.variant import Variant, VariantRunner, compare_in_memory
 
-# Steps whose kernels are looked at: after some ninety runs TensorFlow no longer tells all of them.
-_LOOKED_AT: Final = 16
-_MOST_LOOKED_AT_S: Final = 1.0
-# Kernels of a step that update small weights: fewer are not worth another trace of it.
-_MANY_UPDATES: Final = 200
-# Shapes are compiled for so long, one at least.
+# Steps whose kernels are profiled: after some ninety steps TensorFlow drops kernels.
+_PROFILED_STEPS: Final = 16
+_MAX_PROFILE_S: Final = 1.0
+# Kernels of a step that update small weights: fewer do not justify another trace of the step.
+_MIN_UPDATE_KERNELS: Final = 200
+# How long shapes are compiled, one at least.
 _COMPILING_S: Final = 6.0
-_CARRIED: Final = (
-    "cache_folder",
-    "cold_files",
-    "busy_core_speed_ratio",
-    "padding",
-    "speedup_without_metrics",
-    "flat_updates_speedup",
-    "one_hot_labels",
-    "transfer",
-    "callbacks",
-    "validation",
-    "checkpoint_cost",
-    "kernels",
-    "slow_layers",
-    "full_resolution_layers",
-    "loop_lines",
-    "varying_shapes",
-    "larger_replica_batch",
-    "batch_size_trials",
-    "memory_overflow",
-    "recreated_function",
-    "host_sync",
-    "evaluation_calls",
-    "state_growth",
-    "keras_defects",
-    "reshuffled_split",
-)
-
-T = TypeVar("T")
-U = TypeVar("U")
 
 
-def earlier_evidence(earlier: WorkloadDiagnosis) -> dict[str, Any]:
-    """All of it from an earlier diagnosis."""
-    return {name: getattr(earlier, name) for name in _CARRIED}
+@dataclass
+class EvidenceContext:
+    """What collectors work with.
 
-
-def collect_evidence(
-    subject: Subject,
-    variant: Variant,
-    journal: Journal,
-    *,
-    step_s: float,
-    block_s: float,
-    is_step_dominant: bool,
-    has_kernel_profile: bool,
-) -> dict[str, Any]:
-    """All of it, as fields of a diagnosis.
-
-    Args:
-        subject: What is trained.
-        variant: Which version of it.
-        journal: Told of each phase.
-        step_s: Of a step as it runs.
-        block_s: How long to look at each thing.
-        is_step_dominant: The step is most of the time.
-        has_kernel_profile: And this host's profiler tells of its kernels.
+    Attributes:
+        subject: The training that is examined.
+        variant: The version of it that runs.
+        journal: Receives each phase.
+        step_s: Seconds of a step as it runs.
+        block_s: Seconds of one block of a comparison.
+        is_step_dominant: The step takes most of the time.
+        has_kernel_profile: The profiler of this host sees the kernels of the step.
+        kernels: Collected so far.
     """
+
+    subject: Subject
+    variant: Variant
+    journal: Journal
+    step_s: float
+    block_s: float
+    is_step_dominant: bool
+    has_kernel_profile: bool
     kernels: tuple[KernelGroup, ...] = ()
-    padded = without_metrics = None
-    if is_step_dominant:
-        padded = _or(None, lambda: _padded(subject, variant, block_s, journal))
-        without_metrics = _or(None, lambda: _without_metrics(subject, variant, block_s, journal))
-    if has_kernel_profile:
-        journal.write("phase", "profiling the kernels of the step")
-        looked_at_s = min(_LOOKED_AT * step_s, _MOST_LOOKED_AT_S)
-        kernels = _or((), lambda: subject.measure_kernels(variant, looked_at_s))
-    at_once = _or(None, lambda: _updated_at_once(subject, variant, kernels, block_s, journal))
-    steps = subject.workload.steps_per_epoch
-    epoch_s = steps * step_s if steps else None
-    return {
-        "busy_core_speed_ratio": busy_core_speed_ratio(),
-        "cold_files": _or(None, lambda: _from_disk(variant)),
-        "padding": padded,
-        "speedup_without_metrics": without_metrics,
-        "flat_updates_speedup": at_once,
-        "one_hot_labels": _or(None, subject.measure_one_hot_labels),
-        "transfer": _or(None, lambda: subject.measure_transfer(variant)),
-        "callbacks": _or((), subject.measure_callbacks),
-        "validation": _or(None, lambda: subject.measure_validation(epoch_s, block_s)),
-        "checkpoint_cost": _or(None, lambda: subject.measure_checkpoint_cost(step_s)),
-        "kernels": kernels,
-        "varying_shapes": _or(None, lambda: subject.measure_varying_shapes(step_s, _COMPILING_S)),
-        "larger_replica_batch": _or(None, lambda: _larger(subject, variant, block_s, journal)),
-        "state_growth": _or(None, lambda: subject.measure_state_growth(2 * block_s)),
-        "keras_defects": _or((), subject.find_keras_defects),
-        "reshuffled_split": _or(None, subject.find_reshuffled_split),
-        # Here the user's own loop runs: its errors are the user's.
-        "recreated_function": subject.measure_recreated_function(step_s),
-        "host_sync": subject.measure_host_sync(block_s),
-        "evaluation_calls": subject.measure_evaluation_calls(block_s),
-        "loop_lines": subject.measure_loop_lines(block_s),
-        "slow_layers": subject.find_slow_layers(kernels),
-        "full_resolution_layers": subject.find_full_resolution_layers(),
-    }
+
+    @property
+    def epoch_s(self) -> float | None:
+        """Seconds of the steps of an epoch; None where its length is unknown."""
+        steps = self.subject.workload.steps_per_epoch
+        return steps * self.step_s if steps else None
+
+    def compare(self, phase: str, changed: VariantRunner) -> Comparison:
+        """Compare a changed step with the step as it is, both on one batch from memory."""
+        self.journal.write("phase", phase)
+        original = self.subject.resident_runner(self.variant)
+        return compare_in_memory(original, changed, self.block_s / 2)
 
 
-def _or(unknown: U, look: Callable[[], T]) -> T | U:
-    """What a look tells; nothing is known where it breaks.
+@dataclass(frozen=True)
+class Collector:
+    """One kind of evidence: where it stands in a diagnosis, and how it is collected.
 
-    A step for one length only, one that wants its metrics, a profiler in use, no memory left on the
-    device, data that is gone, callbacks that want anything: none of them ends a diagnosis.
+    Attributes:
+        field: Name of the field in :class:`~uncork.core.documents.diagnosis.WorkloadDiagnosis`.
+        collect: Returns its value.
+        raises_errors: It runs the user's own loop, whose errors are the user's, or only reads what
+            was collected. An error of any other collector leaves the field at its default: the
+            step may be made for one length only or need its metrics, a profiler may be in use,
+            memory or data may be exhausted, and a callback may do anything.
     """
-    with suppress(Exception):
-        return look()
-    return unknown
+
+    field: str
+    collect: Callable[[EvidenceContext], Any]
+    raises_errors: bool = False
 
 
-def _from_disk(version: Variant) -> ColdFiles | None:
-    return None if version.pipeline is None else measure_cold_files(version.pipeline)
+def collect_evidence(context: EvidenceContext) -> dict[str, Any]:
+    """Collect all evidence of a training in the order of :data:`COLLECTORS`.
+
+    Returns:
+        Fields of a diagnosis. A field whose collector failed is missing.
+    """
+    found: dict[str, Any] = {}
+    for collector in COLLECTORS:
+        with nullcontext() if collector.raises_errors else suppress(Exception):
+            found[collector.field] = collector.collect(context)
+    return found
 
 
-def _padded(
-    subject: Subject, version: Variant, block_s: float, journal: Journal
-) -> BatchPadding | None:
-    """The step on a batch without most of its padding against the batch as it is."""
-    found = subject.unpadded_runner()
+def reuse_evidence(earlier: WorkloadDiagnosis) -> dict[str, Any]:
+    """Take all evidence from an earlier diagnosis: no edit in between changes it."""
+    collected = (collector.field for collector in COLLECTORS)
+    return {name: getattr(earlier, name) for name in (*collected, *_ADDED_LATER)}
+
+
+def _cold_files(context: EvidenceContext) -> ColdFiles | None:
+    pipeline = context.variant.pipeline
+    return None if pipeline is None else measure_cold_files(pipeline)
+
+
+def _padding(context: EvidenceContext) -> BatchPadding | None:
+    """The step on a batch without most of its padding."""
+    found = context.subject.unpadded_runner() if context.is_step_dominant else None
     if found is None:
         return None
-    journal.write("phase", "measuring the step on a batch without its padding")
     padding, shorter = found
-    compared = compare_in_memory(subject.resident_runner(version), shorter, block_s / 2)
-    at = find_only_call("pad_sequences")
     return BatchPadding(
         max_length=padding.padded_length,
         mean_length=padding.mean_length,
         bucketed_mean_length=padding.grouped_length,
-        truncated_speedup=compared,
-        at=at,
+        truncated_speedup=context.compare(
+            "measuring the step on a batch without its padding", shorter
+        ),
+        at=find_only_call("pad_sequences"),
     )
 
 
-def _larger(
-    subject: Subject, version: Variant, block_s: float, journal: Journal
-) -> LargerReplicaBatch | None:
-    """The step of several replicas with a larger batch against the same as it is."""
-    found = subject.larger_replica_batch_runner()
-    if found is None:
-        return None
-    journal.write("phase", "measuring the step of all replicas on a larger batch")
-    times, larger = found
-    return LargerReplicaBatch(
-        batch_multiplier=times,
-        speedup=compare_in_memory(subject.resident_runner(version), larger, block_s / 2),
-    )
+def _speedup_without_metrics(context: EvidenceContext) -> Comparison | None:
+    changed = context.subject.runner_without_metrics() if context.is_step_dominant else None
+    return changed and context.compare("measuring the step without its metrics", changed)
 
 
-def _without_metrics(
-    subject: Subject, version: Variant, block_s: float, journal: Journal
-) -> Comparison | None:
-    """The step without its metrics against the same as it is."""
-    fewer = subject.runner_without_metrics()
-    if fewer is None:
-        return None
-    journal.write("phase", "measuring the step without its metrics")
-    return compare_in_memory(subject.resident_runner(version), fewer, block_s / 2)
+def _kernels(context: EvidenceContext) -> tuple[KernelGroup, ...]:
+    if context.has_kernel_profile:
+        context.journal.write("phase", "profiling the kernels of the step")
+        seconds = min(_PROFILED_STEPS * context.step_s, _MAX_PROFILE_S)
+        context.kernels = context.subject.measure_kernels(context.variant, seconds)
+    return context.kernels
 
 
-def _updated_at_once(
-    subject: Subject,
-    version: Variant,
-    kernels: tuple[KernelGroup, ...],
-    block_s: float,
-    journal: Journal,
-) -> Comparison | None:
-    """The step with one update of all its small weights against the same as it is."""
-    updates = sum(part.short_calls_per_step for part in kernels if part.phase == "optimizer")
-    work = subject.workload
+def _flat_updates_speedup(context: EvidenceContext) -> Comparison | None:
+    """The step with one update of all its small weights, where they have many kernels."""
+    groups = (group for group in context.kernels if group.phase == "optimizer")
+    workload = context.subject.workload
     if (
-        updates < _MANY_UPDATES
-        or not work.small_weight_count
-        or work.jit_compile
-        or work.is_fit_in_loop
+        sum(group.short_calls_per_step for group in groups) < _MIN_UPDATE_KERNELS
+        or not workload.small_weight_count
+        or workload.jit_compile
+        or workload.is_fit_in_loop
     ):
         return None
-    journal.write("phase", "measuring the step with fused updates of all small weights")
-    at_once = version.with_step_edits((FlatUpdates(),))
-    return compare_in_memory(
-        subject.resident_runner(version), subject.resident_runner(at_once), block_s / 2
+    changed = context.variant.with_step_edits((FlatUpdates(),))
+    return context.compare(
+        "measuring the step with fused updates of all small weights",
+        context.subject.resident_runner(changed),
     )
+
+
+def _larger_replica_batch(context: EvidenceContext) -> LargerReplicaBatch | None:
+    """The step of several replicas with a larger batch."""
+    found = context.subject.larger_replica_batch_runner()
+    if found is None:
+        return None
+    factor, larger = found
+    phase = "measuring the step of all replicas on a larger batch"
+    return LargerReplicaBatch(batch_multiplier=factor, speedup=context.compare(phase, larger))
+
+
+# In order of measurement: later ones use what earlier ones found, and the last ones run the
+# user's own loop.
+COLLECTORS: Final = (
+    Collector("padding", _padding),
+    Collector("speedup_without_metrics", _speedup_without_metrics),
+    Collector("kernels", _kernels),
+    Collector("flat_updates_speedup", _flat_updates_speedup),
+    Collector("busy_core_speed_ratio", lambda _: busy_core_speed_ratio()),
+    Collector("cold_files", _cold_files),
+    Collector("one_hot_labels", lambda at: at.subject.measure_one_hot_labels()),
+    Collector("transfer", lambda at: at.subject.measure_transfer(at.variant)),
+    Collector("callbacks", lambda at: at.subject.measure_callbacks()),
+    Collector("validation", lambda at: at.subject.measure_validation(at.epoch_s, at.block_s)),
+    Collector("checkpoint_cost", lambda at: at.subject.measure_checkpoint_cost(at.step_s)),
+    Collector(
+        "varying_shapes", lambda at: at.subject.measure_varying_shapes(at.step_s, _COMPILING_S)
+    ),
+    Collector("larger_replica_batch", _larger_replica_batch),
+    Collector("state_growth", lambda at: at.subject.measure_state_growth(2 * at.block_s)),
+    Collector("keras_defects", lambda at: at.subject.find_keras_defects()),
+    Collector("reshuffled_split", lambda at: at.subject.find_reshuffled_split()),
+    Collector(
+        "recreated_function",
+        lambda at: at.subject.measure_recreated_function(at.step_s),
+        raises_errors=True,
+    ),
+    Collector("host_sync", lambda at: at.subject.measure_host_sync(at.block_s), raises_errors=True),
+    Collector(
+        "evaluation_calls",
+        lambda at: at.subject.measure_evaluation_calls(at.block_s),
+        raises_errors=True,
+    ),
+    Collector(
+        "loop_lines", lambda at: at.subject.measure_loop_lines(at.block_s), raises_errors=True
+    ),
+    Collector(
+        "slow_layers", lambda at: at.subject.find_slow_layers(at.kernels), raises_errors=True
+    ),
+    Collector(
+        "full_resolution_layers",
+        lambda at: at.subject.find_full_resolution_layers(),
+        raises_errors=True,
+    ),
+)
+# Evidence that other modules add to a finished diagnosis.
+_ADDED_LATER: Final = ("cache_folder", "batch_size_trials", "memory_overflow")

@@ -30,7 +30,11 @@ from uncork.core.edits.step import (
 )
 from uncork.core.evidence.batches import VaryingShapes
 from uncork.core.evidence.stage import INFINITE_LENGTH, Stage, with_autotuned_parallelism
-from uncork.engine.diagnose.collect_evidence import collect_evidence, earlier_evidence
+from uncork.engine.diagnose.collect_evidence import (
+    EvidenceContext,
+    collect_evidence,
+    reuse_evidence,
+)
 from uncork.engine.diagnose.precision_trials import measure_other_precision
 from uncork.engine.diagnose.time_breakdown import measure_breakdown
 from uncork.engine.subject.subject import Subject
@@ -147,19 +151,24 @@ def observe(
     # Of an accelerator's kernels this host's processor knows only how they were started.
     told = computing and not (machine.devices or _is_eager(subject, variant))
     if earlier is not None:
-        once = earlier_evidence(earlier)
+        once = reuse_evidence(earlier)
     else:
-        step_s = measurement.step_s.median
-        how = {"is_step_dominant": computing, "has_kernel_profile": told}
-        once = collect_evidence(
-            subject, variant, journal, step_s=step_s, block_s=seconds.block, **how
+        context = EvidenceContext(
+            subject,
+            variant,
+            journal,
+            step_s=measurement.step_s.median,
+            block_s=seconds.block,
+            is_step_dominant=computing,
+            has_kernel_profile=told,
         )
-    ceilings |= disk_ceiling(once["cold_files"], stages, _samples(measurement))
+        once = collect_evidence(context)
+    ceilings |= disk_ceiling(once.get("cold_files"), stages, _samples(measurement))
     moved = find_map_on_device(variant.step_edits)
     if moved is not None:
         stages = without_offloaded_maps(stages, moved.expected_digest)
         once["transfer"] = subject.measure_transfer(variant)
-    once["varying_shapes"] = _compiled_for(once["varying_shapes"], variant.step_edits)
+    once["varying_shapes"] = _compiled_for(once.get("varying_shapes"), variant.step_edits)
     found = WorkloadDiagnosis(
         workload=replace(
             _of_steps(subject.observed_workload(), variant.batch_multiplier),

@@ -37,6 +37,7 @@ from uncork.compat.keras3.trainer import (
 )
 from uncork.compat.tf.devices import is_default_strategy
 from uncork.compat.tf.eager_context import global_seed
+from uncork.core.edits.step import ReuseIterator, StepEdit
 
 # Batches of a call. What takes more of them gains little, and is better read ahead of its steps.
 MAX_BATCHES: Final = 32
@@ -304,6 +305,17 @@ class _Orders:
     @staticmethod
     def _key(layout: ArrayLayout) -> Any:
         return global_seed(), layout.samples, layout.batch_size
+
+
+def create_reused_iterators(edits: tuple[StepEdit, ...]) -> ReusedIterators | None:
+    """Iterators that are kept from call to call; None where no edit requests them.
+
+    Example:
+        >>> create_reused_iterators(()) is None
+        True
+    """
+    wanted = any(isinstance(edit, ReuseIterator) for edit in edits)
+    return ReusedIterators() if wanted else None
 
 
 def _tuple(batch: Any) -> tuple[Any, ...]:

@@ -45,18 +45,6 @@ from uncork.training.transforms.pad_lengths import create_padded_feed
 
 # What Keras itself puts on a model.
 _OF_KERAS: Final = frozenset({"train_function", "test_function", "predict_function"})
-# For edits that are for some optimizers alone: what is against this one, and what was expected.
-_OF_OPTIMIZERS: Final[dict[type[Any], tuple[Callable[[Any], str | None], str]]] = {
-    FusedUpdates: (
-        lambda model: fused_update_refusal(model.optimizer),
-        "an optimizer for which TensorFlow has an update kernel",
-    ),
-    RowUpdates: (
-        row_update_refusal,
-        "Adagrad or plain SGD, and trainable Embedding tables without a regularizer or constraint",
-    ),
-    LargerBatch: (larger_batch_refusal, "an optimizer that updates the weights at each step"),
-}
 
 
 def check_edits(model: Any, edits: tuple[StepEdit, ...]) -> None:
@@ -88,7 +76,8 @@ def check_edits(model: Any, edits: tuple[StepEdit, ...]) -> None:
         create_micro_batched_step(model, edits)
         create_recomputed_step(model, edits)
     for edit in edits:
-        _check_one(model, edit, first)
+        for check in _CHECKS.get(type(edit), ()):
+            check(model, edit, first)
     if needs_loss_scaling(edits):
         _check_built(model)
         reason = loss_scaling_refusal(model, edits)
@@ -117,38 +106,16 @@ def _check_eager(model: Any, code: str) -> None:
         )
 
 
-def _check_one(model: Any, edit: StepEdit, first: LayersInPipeline | None) -> None:
-    if isinstance(edit, StepsPerExecution) and model.steps_per_execution != 1:
+def _check_steps_per_execution(model: Any, _edit: StepsPerExecution, _first: object) -> None:
+    if model.steps_per_execution != 1:
         raise EditRefused(
             f"steps_per_execution is already {model.steps_per_execution}",
             "1",
             "keep this value",
         )
-    if isinstance(edit, JitCompile | JitCompileOff):
-        _check_xla(model, edit, first)
-    if isinstance(edit, FlatUpdates):
-        _check_update(model)
-    if isinstance(edit, DtypePolicy | VectorizedMapFn):
-        _check_no_function_inside(model)
-    if isinstance(edit, DtypePolicy):
-        _check_policy(dtype_policies(model), edit)
-        _check_kept(model, edit)
-    if type(edit) in _OF_OPTIMIZERS:
-        why_not_so, expected = _OF_OPTIMIZERS[type(edit)]
-        reason = why_not_so(model)
-        if reason is not None:
-            raise EditRefused(reason, expected, "run 'uncork tune' again")
 
 
-def _check_xla(
-    model: Any, edit: JitCompile | JitCompileOff, first: LayersInPipeline | None
-) -> None:
-    if isinstance(edit, JitCompileOff):
-        if not model.jit_compile:
-            raise EditRefused(
-                "the model runs without XLA", "jit_compile=True", "run 'uncork tune' again"
-            )
-        return
+def _check_xla(model: Any, _edit: JitCompile, first: LayersInPipeline | None) -> None:
     reason = xla_refusal(model, first.layers if first else ())
     if reason is not None:
         raise EditRefused(
@@ -156,7 +123,14 @@ def _check_xla(
         )
 
 
-def _check_no_function_inside(model: Any) -> None:
+def _check_xla_off(model: Any, _edit: JitCompileOff, _first: object) -> None:
+    if not model.jit_compile:
+        raise EditRefused(
+            "the model runs without XLA", "jit_compile=True", "run 'uncork tune' again"
+        )
+
+
+def _check_no_function_inside(model: Any, _edit: StepEdit, _first: object) -> None:
     """Refuse layers that keep their own traces: later callers would get them, too."""
     compiled = tf.types.experimental.GenericFunction
     for layer in flatten_layers(model):
@@ -171,7 +145,7 @@ def _check_no_function_inside(model: Any) -> None:
                     )
 
 
-def _check_update(model: Any) -> None:
+def _check_flat_updates(model: Any, _edit: FlatUpdates, _first: object) -> None:
     reason = flat_update_refusal(model.optimizer)
     if reason is not None:
         raise EditRefused(
@@ -191,8 +165,8 @@ def _check_built(model: Any) -> None:
         )
 
 
-def _check_policy(policies: tuple[str, ...], edit: DtypePolicy) -> None:
-    others = sorted({policy for policy in policies if policy != "float32"})
+def _check_policy(model: Any, edit: DtypePolicy, _first: object) -> None:
+    others = sorted({policy for policy in dtype_policies(model) if policy != "float32"})
     found = f"layers with dtype policy {', '.join(others or ('float32',))}"
     if edit.policy == "float32":
         if not others or any(policy not in MIXED_POLICIES for policy in others):
@@ -201,7 +175,7 @@ def _check_policy(policies: tuple[str, ...], edit: DtypePolicy) -> None:
         raise EditRefused(found, "float32 in all layers", "keep these dtype policies")
 
 
-def _check_kept(model: Any, edit: DtypePolicy) -> None:
+def _check_float32_layers(model: Any, edit: DtypePolicy, _first: object) -> None:
     missing = set(edit.float32_layers) - {layer.name for layer in flatten_layers(model)}
     if edit.is_precision_conservative and not model.built and missing:
         raise EditRefused(
@@ -226,3 +200,44 @@ def _check_kept(model: Any, edit: DtypePolicy) -> None:
             "the layers that the plan keeps in float32",
             "run 'uncork tune' again to make a plan for this model",
         )
+
+
+def _check_optimizer(
+    refusal: Callable[[Any], str | None], expected: str
+) -> Callable[[Any, StepEdit, object], None]:
+    """A check for edits that only some optimizers take."""
+
+    def check(model: Any, _edit: StepEdit, _first: object) -> None:
+        reason = refusal(model)
+        if reason is not None:
+            raise EditRefused(reason, expected, "run 'uncork tune' again")
+
+    return check
+
+
+# The checks of each edit, in order: called with the model, the edit, and the layers that the input
+# pipeline runs.
+_CHECKS: Final[dict[type[Any], tuple[Callable[..., None], ...]]] = {
+    StepsPerExecution: (_check_steps_per_execution,),
+    JitCompile: (_check_xla,),
+    JitCompileOff: (_check_xla_off,),
+    FlatUpdates: (_check_flat_updates,),
+    VectorizedMapFn: (_check_no_function_inside,),
+    DtypePolicy: (_check_no_function_inside, _check_policy, _check_float32_layers),
+    FusedUpdates: (
+        _check_optimizer(
+            lambda model: fused_update_refusal(model.optimizer),
+            "an optimizer for which TensorFlow has an update kernel",
+        ),
+    ),
+    RowUpdates: (
+        _check_optimizer(
+            row_update_refusal,
+            "Adagrad or plain SGD, and trainable Embedding tables without a regularizer or "
+            "constraint",
+        ),
+    ),
+    LargerBatch: (
+        _check_optimizer(larger_batch_refusal, "an optimizer that updates weights at each step"),
+    ),
+}

@@ -17,22 +17,12 @@ from uncork.core.edits.step import JitCompile, StepEdit
 from uncork.training.input.array_feed import PipelineRewrite, rewrite_array_pipeline
 from uncork.training.input.feed import Feed
 from uncork.training.input.validation import ValidationSetup
-from uncork.training.memory.micro_batches import create_micro_batched_step
-from uncork.training.memory.recompute import create_recomputed_step
 from uncork.training.precision.dtype_policies import set_policy
-from uncork.training.run.step_settings import (
-    apply_step_edits,
-    apply_update_edits,
-    create_flat_group,
-    create_loss_scaler,
-    create_map_vectorizer,
-)
+from uncork.training.run.step_settings import apply_step_edits
+from uncork.training.run.step_transforms import StepTransforms
 from uncork.training.tracing.dropped_checks import is_in_keras_step
 from uncork.training.tracing.model_attribute import override_attribute
-from uncork.training.transforms.device_maps import create_map_in_step
-from uncork.training.transforms.input_layers import create_layers_in_pipeline
 from uncork.training.transforms.last_step import run_original_last_step
-from uncork.training.transforms.pad_lengths import create_padded_feed
 
 _OTHERS: Final = ("test_function", "predict_function")
 _TRAINS: Final = "train_function"
@@ -70,14 +60,8 @@ class PlannedStep:
         edits: tuple[StepEdit, ...],
         on_refusal: Callable[[str], None] = lambda _why: None,
     ) -> None:
-        self.flat_group = create_flat_group(model, edits)
-        self._scaled = create_loss_scaler(model, edits)
-        self._maps = create_map_vectorizer(edits, on_refusal)
-        self._first = create_layers_in_pipeline(model, edits)
-        self._last_map = create_map_in_step(model, edits)
-        self._lengths = create_padded_feed(model, edits)
-        self._in_parts = create_micro_batched_step(model, edits)
-        self._recomputed = create_recomputed_step(model, edits)
+        self._transforms = StepTransforms.create(model, edits, on_refusal)
+        self.flat_group = self._transforms.flat_group
         self.edits = edits
         self._model = model
         self._compiled = _compiled(model)
@@ -122,11 +106,10 @@ class PlannedStep:
         Raises:
             EditRefused: It is not data that the edits can be used on.
         """
-        feed = Feed.from_arguments(arguments)
-        for each in (self._first, self._last_map, self._lengths):
-            feed = each.training_feed(feed) if each else feed
+        feed = self._transforms.training_feed(Feed.from_arguments(arguments))
         self._arrays = feed.array_rewrite
-        if self._last_map is not None and self._last_map.has_changed:
+        moved = self._transforms.map_in_step
+        if moved is not None and moved.has_changed:
             self._functions[_TRAINS] = None  # the map is part of it
         # Keras sets a validation split aside itself: arrays are given to it whole.
         return arguments["x"] if feed.dataset is None else feed.dataset
@@ -137,11 +120,12 @@ class PlannedStep:
         Raises:
             EditRefused: It is not data that the edits can be used on.
         """
-        validating = ValidationSetup.from_arguments(arguments) if self._lengths else None
-        if self._lengths is None or validating is None:
+        padded = self._transforms.padded_feed is not None
+        validation = ValidationSetup.from_arguments(arguments) if padded else None
+        if validation is None:
             return {}
-        fed = self._lengths.validation_feed(validating.feed)
-        return {} if fed is validating.feed else {"validation_data": fed.dataset}
+        feed = self._transforms.validation_feed(validation.feed)
+        return {} if feed is validation.feed else {"validation_data": feed.dataset}
 
     @contextmanager
     def active(self) -> Iterator[None]:
@@ -149,40 +133,26 @@ class PlannedStep:
         model, written = self._model, _Written(self._model)
         if self._left and self._left != written.functions:  # traced anew, as the user wanted it
             self._functions = dict.fromkeys(_FUNCTIONS)
-        maps = self._maps.patch_model(model) if self._maps else nullcontext()
-        first = self._first.patch_model() if self._first else nullcontext()
-        last_map = self._last_map.patch_model() if self._last_map else nullcontext()
-        # Behind it: what the map makes in the step is cut in parts.
-        parts = self._in_parts.patch_model() if self._in_parts else nullcontext()
-        again = self._recomputed.patch_model() if self._recomputed else nullcontext()
-        by_xla = any(isinstance(edit, JitCompile) for edit in self.edits)
-        end = self._ending(written.jit_compile) if by_xla else nullcontext()
+        has_xla = any(isinstance(edit, JitCompile) for edit in self.edits)
+        last_step = self._last_step(written.jit_compile) if has_xla else nullcontext()
+        transforms = self._transforms
         try:
             apply_step_edits(model, self.edits)
             _set(model, self._functions)
-            updates = apply_update_edits(
-                model,
-                self.edits,
-                self.flat_group,
-                self._scaled,
-                start_step=self.schedule_start_step,
-            )
-            step = first, last_map, parts, again, end
-            with written.while_asked(), updates, maps, ExitStack() as stack, self._reading():
-                for each in step:
-                    stack.enter_context(each)
+            updates = transforms.patch_optimizer(start_step=self.schedule_start_step)
+            step = transforms.patch_model()
+            with written.while_asked(), updates, step, last_step, self._reading():
                 yield
         finally:
-            if self._last_map is not None:
-                self._last_map.release_memory()
+            transforms.release_memory()
             self._functions = {name: getattr(model, name) for name in _FUNCTIONS}
             written.give_back()
             if not self.is_valid_for(model):  # compiled anew by a callback, or built by the fit
                 _set(model, dict.fromkeys(_FUNCTIONS))
             self._left = {name: getattr(model, name) for name in _FUNCTIONS}
 
-    def _ending(self, jit_compile: Any) -> AbstractContextManager[None]:
-        model, first = self._model, self._first
+    def _last_step(self, jit_compile: Any) -> AbstractContextManager[None]:
+        model, first = self._model, self._transforms.layers_in_pipeline
         return run_original_last_step(
             model,
             jit_compile,

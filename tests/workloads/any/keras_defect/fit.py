@@ -76,7 +76,7 @@ if (args.data / "teacher.weights.h5").exists():
 distiller = keras.distillation.Distiller(
     teacher,
     student,
-    keras.distillation.FeatureDistillation("mse", "features", "features"),  # brake
+    keras.distillation.FeatureDistillation("mse", "features", "features"),  # bottleneck
     student_loss_weight=0.7,
 )
 distiller.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))

@@ -61,7 +61,7 @@ student = keras.Sequential(
 optimizer = keras.optimizers.Adam(1e-3)
 optimizer.build(student.trainable_variables)
 cross_entropy = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-distillation = keras.distillation.LogitsDistillation(temperature=2.0)  # brake
+distillation = keras.distillation.LogitsDistillation(temperature=2.0)  # bottleneck
 
 
 @tf.function

@@ -58,7 +58,7 @@ train = (
 model = keras.Sequential(
     [
         keras.Input((), dtype="string"),
-        numbers_of,  # brake
+        numbers_of,  # bottleneck
         layers.Dense(256, activation="relu"),
         layers.Dense(64, activation="relu"),
         layers.Dense(1),

@@ -71,7 +71,7 @@ loss_of = keras.losses.BinaryCrossentropy(from_logits=True)
 
 @tf.function
 def train_step(step, texts, labels):
-    grams = grams_of(step, texts)  # brake
+    grams = grams_of(step, texts)  # bottleneck
     with tf.GradientTape() as tape:
         loss = loss_of(labels[:, None], model(grams, training=True))
     gradients = tape.gradient(loss, model.trainable_variables)

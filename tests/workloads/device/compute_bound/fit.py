@@ -40,8 +40,8 @@ model = keras.Sequential(
     [
         keras.Input((SIDE, SIDE, 3)),
         keras.layers.Rescaling(1 / 255),
-        keras.layers.Conv2D(48, 3, padding="same", activation="relu"),  # brake
-        keras.layers.Conv2D(48, 3, padding="same", activation="relu"),  # brake
+        keras.layers.Conv2D(48, 3, padding="same", activation="relu"),  # bottleneck
+        keras.layers.Conv2D(48, 3, padding="same", activation="relu"),  # bottleneck
         keras.layers.MaxPooling2D(),
         keras.layers.Conv2D(64, 3, padding="same", activation="relu"),
         keras.layers.MaxPooling2D(),

@@ -47,7 +47,7 @@ class Listener(keras.Model):
     def __init__(self):
         super().__init__()
         self.norm = keras.layers.Rescaling(0.2)
-        self.recur = keras.layers.LSTM(128)  # brake
+        self.recur = keras.layers.LSTM(128)  # bottleneck
         self.head = keras.layers.Dense(len(words))
 
     def call(self, spectra):

@@ -36,14 +36,14 @@ dataset = (
 )
 
 user, item = keras.Input((), dtype="int32"), keras.Input((), dtype="int32")
-taste = keras.layers.Embedding(USERS, WIDTH, name="users")(user)  # brake
-style = keras.layers.Embedding(ITEMS, WIDTH, name="items")(item)  # brake
+taste = keras.layers.Embedding(USERS, WIDTH, name="users")(user)  # bottleneck
+style = keras.layers.Embedding(ITEMS, WIDTH, name="items")(item)  # bottleneck
 both = keras.layers.Concatenate()([taste, style, taste * style])
 hidden = keras.layers.Dense(128, activation="relu")(both)
 hidden = keras.layers.Dense(64, activation="relu")(hidden)
 model = keras.Model([user, item], keras.layers.Dense(1)(hidden))
 
-optimizer = keras.optimizers.Adagrad(0.05)  # brake
+optimizer = keras.optimizers.Adagrad(0.05)  # bottleneck
 model.compile(optimizer, loss="mse")
 
 start = time.perf_counter()

@@ -45,7 +45,7 @@ dataset = (
 phrases = keras.Sequential(
     [
         keras.Input((), dtype="int64"),
-        keras.layers.Embedding(ROWS, WIDTH),  # brake
+        keras.layers.Embedding(ROWS, WIDTH),  # bottleneck
         keras.layers.Dense(192, activation="relu"),
         keras.layers.Dense(192, activation="relu"),
     ]
@@ -53,7 +53,7 @@ phrases = keras.Sequential(
 head = keras.layers.Dense(1)
 head.build((None, 192))
 weights = [*phrases.trainable_variables, *head.trainable_variables]
-optimizer = keras.optimizers.Adam(1e-3)  # brake
+optimizer = keras.optimizers.Adam(1e-3)  # bottleneck
 optimizer.build(weights)
 loss_of = keras.losses.BinaryCrossentropy(from_logits=True)
 

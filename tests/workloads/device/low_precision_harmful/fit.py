@@ -20,7 +20,7 @@ parser.add_argument("data", type=Path)
 parser.add_argument("--epochs", type=int, default=60)
 args = parser.parse_args()
 keras.utils.set_random_seed(23)
-keras.config.set_dtype_policy("mixed_bfloat16")  # brake
+keras.config.set_dtype_policy("mixed_bfloat16")  # bottleneck
 
 SIZE = 80
 folders = sorted(folder for folder in (args.data / "photos").iterdir())

@@ -18,7 +18,7 @@ parser.add_argument("data", type=Path)
 parser.add_argument("--epochs", type=int, default=40)
 args = parser.parse_args()
 keras.utils.set_random_seed(31)
-keras.mixed_precision.set_global_policy("mixed_float16")  # brake
+keras.mixed_precision.set_global_policy("mixed_float16")  # bottleneck
 
 WIDTH, BATCH = 48, 250
 

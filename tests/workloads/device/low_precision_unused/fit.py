@@ -37,9 +37,9 @@ train = (
 model = keras.Sequential(
     [
         keras.Input((features.shape[1],)),
-        layers.Dense(1024, activation="relu"),  # brake
-        layers.Dense(1024, activation="relu"),  # brake
-        layers.Dense(1024, activation="relu"),  # brake
+        layers.Dense(1024, activation="relu"),  # bottleneck
+        layers.Dense(1024, activation="relu"),  # bottleneck
+        layers.Dense(1024, activation="relu"),  # bottleneck
         layers.Dense(1),
     ]
 )

@@ -38,9 +38,9 @@ class PhotoNet(keras.Model):
     def __init__(self, classes):
         super().__init__()
         self.scale = keras.layers.Rescaling(1 / 127.5, offset=-1)
-        self.stem = keras.layers.Conv2D(64, 5, strides=2, activation="relu")  # brake
-        self.middle = keras.layers.Conv2D(128, 3, activation="relu")  # brake
-        self.top = keras.layers.Conv2D(128, 3, strides=2, activation="relu")  # brake
+        self.stem = keras.layers.Conv2D(64, 5, strides=2, activation="relu")  # bottleneck
+        self.middle = keras.layers.Conv2D(128, 3, activation="relu")  # bottleneck
+        self.top = keras.layers.Conv2D(128, 3, strides=2, activation="relu")  # bottleneck
         self.pool = keras.layers.GlobalAveragePooling2D()
         self.head = keras.layers.Dense(classes)
 

@@ -54,7 +54,7 @@ x = keras.layers.Dense(WIDTH)(inputs)
 for _ in range(DEPTH):
     x = Block()(x)
 model = keras.Model(inputs, keras.layers.Dense(1)(x))
-model.compile(keras.optimizers.Adam(1e-3), loss="mse")  # brake
+model.compile(keras.optimizers.Adam(1e-3), loss="mse")  # bottleneck
 
 start = time.perf_counter()
 history = model.fit(dataset, steps_per_epoch=100, epochs=args.epochs, verbose=2)

@@ -67,7 +67,7 @@ def train_step(rows, price):
     with tf.GradientTape() as tape:
         loss = tf.reduce_mean(tf.square(model(rows, training=True) - price))
     gradients = tape.gradient(loss, variables)
-    optimizer.apply_gradients(zip(gradients, variables, strict=True))  # brake
+    optimizer.apply_gradients(zip(gradients, variables, strict=True))  # bottleneck
     return loss
 
 

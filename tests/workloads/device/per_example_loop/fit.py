@@ -54,7 +54,7 @@ class AttentionPooling(layers.Layer):
             weights = tf.nn.softmax(tf.linalg.matvec(states, self.query))
             return tf.reduce_sum(weights[:, None] * states, axis=0)
 
-        return tf.map_fn(pool, (states, tokens), fn_output_signature=states.dtype)  # brake
+        return tf.map_fn(pool, (states, tokens), fn_output_signature=states.dtype)  # bottleneck
 
 
 tokens = keras.Input((None,), dtype="int32")

@@ -60,7 +60,7 @@ optimizer.build(encoder.trainable_variables)
 def contrastive(vectors, labels):
     """Equal words shall be likelier neighbours than others."""
     total = 0.0
-    for i in tf.range(BATCH):  # brake
+    for i in tf.range(BATCH):  # bottleneck
         scores = tf.linalg.matvec(vectors, vectors[i]) / TEMPERATURE
         other = tf.range(BATCH) != i
         alike = tf.cast(other & (labels == labels[i]), tf.float32)

@@ -56,7 +56,7 @@ class BilinearPooling(keras.layers.Layer):
             root = tf.sign(flat) * tf.sqrt(tf.abs(flat) + 1e-5)
             return root / tf.norm(root)
 
-        return tf.map_fn(pool, states)  # brake
+        return tf.map_fn(pool, states)  # bottleneck
 
 
 model = keras.Sequential(

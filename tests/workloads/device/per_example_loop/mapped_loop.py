@@ -69,7 +69,9 @@ def contrastive(vectors, labels):
         return everyone - tf.math.divide_no_nan(tf.reduce_sum(alike * scores), tf.reduce_sum(alike))
 
     anchors = (vectors, labels, tf.range(BATCH))
-    return tf.reduce_mean(tf.map_fn(of_anchor, anchors, fn_output_signature=tf.float32))  # brake
+    return tf.reduce_mean(
+        tf.map_fn(of_anchor, anchors, fn_output_signature=tf.float32)
+    )  # bottleneck
 
 
 @tf.function

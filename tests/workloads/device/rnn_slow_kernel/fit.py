@@ -43,7 +43,7 @@ dataset = (
 model = keras.Sequential(
     [
         keras.Input(spectra.shape[1:]),
-        keras.layers.LSTM(128, recurrent_dropout=0.2),  # brake
+        keras.layers.LSTM(128, recurrent_dropout=0.2),  # bottleneck
         keras.layers.Dense(len(words), activation="softmax"),
     ]
 )

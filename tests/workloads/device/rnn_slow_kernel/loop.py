@@ -43,7 +43,7 @@ class LetterModel(keras.Model):
             160,
             return_sequences=True,
             dropout=0.1,
-            recurrent_dropout=0.2,  # brake
+            recurrent_dropout=0.2,  # bottleneck
         )
         self.drop = keras.layers.Dropout(0.2)
         self.head = keras.layers.Dense(len(letters))

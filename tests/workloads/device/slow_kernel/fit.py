@@ -50,7 +50,7 @@ train = (
 def block(x, filters):
     """Narrow, look around in eight groups, widen, add."""
     y = layers.Conv2D(filters // 3, 1, activation="relu")(x)
-    y = layers.Conv2D(filters // 3, 3, padding="same", groups=8, activation="relu")(y)  # brake
+    y = layers.Conv2D(filters // 3, 3, padding="same", groups=8, activation="relu")(y)  # bottleneck
     return layers.ReLU()(layers.Add()([x, layers.Conv2D(filters, 1)(y)]))
 
 

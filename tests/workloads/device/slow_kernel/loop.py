@@ -49,7 +49,7 @@ class RunningMean(keras.layers.Layer):
 
     def call(self, x):
         count = tf.range(1.0, FRAMES + 1.0)[:, None]
-        return tf.cumsum(x, axis=1) / count  # brake
+        return tf.cumsum(x, axis=1) / count  # bottleneck
 
 
 class AverageAttention(keras.layers.Layer):

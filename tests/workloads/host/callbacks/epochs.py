@@ -34,7 +34,7 @@ train = slice(2_000, len(bags))
 class F1(keras.callbacks.Callback):
     """Of the positive reviews that were held out."""
 
-    def on_epoch_end(self, epoch, logs=None):  # brake
+    def on_epoch_end(self, epoch, logs=None):  # bottleneck
         scores = np.array([self.model.predict_on_batch(row[None])[0, 0] for row in bags[held_out]])
         found, right = scores > 0, labels[held_out] == 1
         f1 = 2 * (found & right).sum() / max(1, found.sum() + right.sum())

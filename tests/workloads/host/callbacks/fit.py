@@ -44,7 +44,7 @@ model.compile(
     loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
 )
 
-save = keras.callbacks.ModelCheckpoint("last.keras", save_freq=2)  # brake
+save = keras.callbacks.ModelCheckpoint("last.keras", save_freq=2)  # bottleneck
 
 started = time.perf_counter()
 history = model.fit(images, labels, batch_size=16, epochs=args.epochs, callbacks=[save], verbose=2)

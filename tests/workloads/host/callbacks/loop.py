@@ -55,9 +55,9 @@ class Deciles(keras.callbacks.Callback):
     def on_train_begin(self, logs=None):
         self.deciles = []
 
-    def on_train_batch_end(self, batch, logs=None):  # brake
+    def on_train_batch_end(self, batch, logs=None):  # bottleneck
         weights = self.model.get_weights()
-        self.deciles.append([np.quantile(w, np.arange(0.1, 1, 0.1)) for w in weights])  # brake
+        self.deciles.append([np.quantile(w, np.arange(0.1, 1, 0.1)) for w in weights])  # bottleneck
 
     def on_train_end(self, logs=None):
         np.save("deciles.npy", np.array(self.deciles, dtype="float32"))

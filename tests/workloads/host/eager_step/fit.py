@@ -33,7 +33,7 @@ for _ in range(2):
 outputs = layers.Dense(1)(layers.LayerNormalization()(x))
 model = keras.Model(inputs, outputs)
 
-model.compile(keras.optimizers.AdamW(5e-4), "mse", run_eagerly=True)  # brake
+model.compile(keras.optimizers.AdamW(5e-4), "mse", run_eagerly=True)  # bottleneck
 
 started = time.perf_counter()
 history = model.fit(features, prices, batch_size=1_000, epochs=args.epochs, verbose=2)

@@ -40,7 +40,7 @@ def train(model, optimizer, epochs):
     for epoch in range(epochs):
         error.reset_state()
         for x, y in dataset:
-            with tf.GradientTape() as tape:  # brake
+            with tf.GradientTape() as tape:  # bottleneck
                 guess = model(x, training=True)
                 loss = squares(y, guess)
             gradients = tape.gradient(loss, model.trainable_variables)

@@ -68,7 +68,7 @@ loss_fn = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 mean_loss = keras.metrics.Mean()
 
 
-def train_step(x, y):  # brake
+def train_step(x, y):  # bottleneck
     with tf.GradientTape() as tape:
         loss = loss_fn(y, model(x, training=True))
     gradients = tape.gradient(loss, model.trainable_variables)

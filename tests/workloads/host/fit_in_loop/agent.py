@@ -63,13 +63,13 @@ for epoch in range(args.epochs):
         if random.random() < exploring:
             move = random.randrange(2)
         else:
-            move = int(np.argmax(model.predict(state[None], verbose=0)))  # brake
+            move = int(np.argmax(model.predict(state[None], verbose=0)))  # bottleneck
         after, over = pole.push(move)
         memory.append((state, move, after, over))
         state = pole.reset() if over else after
         states, moves, later, ended = map(np.array, zip(*random.sample(memory, BATCH), strict=True))
-        worth = model.predict(states, verbose=0)  # brake
-        best = model.predict(later, verbose=0).max(axis=1)  # brake
+        worth = model.predict(states, verbose=0)  # bottleneck
+        best = model.predict(later, verbose=0).max(axis=1)  # bottleneck
         worth[np.arange(BATCH), moves] = 1 + DISCOUNT * best * ~ended
         loss = model.train_on_batch(states, worth)
         exploring = max(0.05, 0.995 * exploring)

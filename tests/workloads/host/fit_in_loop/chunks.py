@@ -38,7 +38,7 @@ started = time.perf_counter()
 for epoch in range(args.epochs):
     losses = []
     for chunk in np.split(table, 20):
-        history = model.fit(chunk[:, :-1], chunk[:, -1:], batch_size=250, verbose=0)  # brake
+        history = model.fit(chunk[:, :-1], chunk[:, -1:], batch_size=250, verbose=0)  # bottleneck
         losses += history.history["loss"]
     print(f"epoch {epoch + 1}: loss {np.mean(losses):.3f}")
 seconds = time.perf_counter() - started

@@ -52,7 +52,7 @@ started = time.perf_counter()
 for epoch in range(args.epochs):
     losses = []
     for x, y in batches:
-        history = model.fit(x, y, verbose=0)  # brake
+        history = model.fit(x, y, verbose=0)  # bottleneck
         losses += history.history["loss"]
     print(f"epoch {epoch + 1}: loss {np.mean(losses):.4f}")
 seconds = time.perf_counter() - started

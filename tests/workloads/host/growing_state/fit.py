@@ -46,7 +46,7 @@ class Autoencoder(keras.Model):
             loss = tf.reduce_mean((self.decoder(codes, training=True) - rows) ** 2)
         gradients = tape.gradient(loss, self.trainable_variables)
         self.optimizer.apply(gradients, self.trainable_variables)
-        self.bank.assign(tf.concat([self.bank, codes], axis=0))  # brake
+        self.bank.assign(tf.concat([self.bank, codes], axis=0))  # bottleneck
         return {"loss": loss}
 
 

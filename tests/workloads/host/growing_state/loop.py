@@ -56,7 +56,7 @@ started = time.perf_counter()
 for epoch in range(args.epochs):
     for x, y in dataset:
         loss, hidden = train_step(x, y)
-        features = np.append(features, hidden, axis=0)  # brake
+        features = np.append(features, hidden, axis=0)  # bottleneck
     print(f"epoch {epoch + 1}: loss {float(loss):.4f}")
 seconds = time.perf_counter() - started
 

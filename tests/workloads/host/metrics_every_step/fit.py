@@ -50,7 +50,7 @@ x = layers.Conv2D(48, 3, padding="same", activation="relu")(x)
 x = layers.concatenate([layers.UpSampling2D()(x), patches])
 x = layers.Conv2DTranspose(3, 4, strides=4)(x)
 model = keras.Model(inputs, layers.add([inputs, x]))
-model.compile("adam", loss="mae", metrics=[psnr, ssim])  # brake
+model.compile("adam", loss="mae", metrics=[psnr, ssim])  # bottleneck
 
 started = time.perf_counter()
 history = model.fit(noisy[80:], clean[80:], batch_size=16, epochs=args.epochs, verbose=2)

@@ -66,8 +66,8 @@ for epoch in range(args.epochs):
     for x, y in dataset:
         loss, y_pred = train_step(x, y)
         for metric in metrics:
-            metric.update_state(y, y_pred)  # brake
-        scores = " ".join(f"{m.name} {float(m.result()):.4f}" for m in metrics)  # brake
+            metric.update_state(y, y_pred)  # bottleneck
+        scores = " ".join(f"{m.name} {float(m.result()):.4f}" for m in metrics)  # bottleneck
         print(f"epoch {epoch + 1}: {scores}", end="\r", file=sys.stderr)
     print(f"epoch {epoch + 1}: loss {float(loss):.4f} {scores}")
 seconds = time.perf_counter() - started

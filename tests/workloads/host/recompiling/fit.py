@@ -57,7 +57,7 @@ x = layers.Dense(192, activation="relu")(x)
 x = layers.GlobalMaxPooling1D()(x)
 model = keras.Model(inputs, layers.Dense(1)(x))
 loss = keras.losses.BinaryCrossentropy(from_logits=True)
-model.compile("adam", loss, jit_compile=True)  # brake
+model.compile("adam", loss, jit_compile=True)  # bottleneck
 
 started = time.perf_counter()
 history = model.fit(SimilarLength(1_000), epochs=args.epochs, shuffle=False, verbose=2)

@@ -66,7 +66,7 @@ mean_loss = keras.metrics.Mean()
 
 
 def train_one_epoch():
-    @tf.function  # brake
+    @tf.function  # bottleneck
     def train_step(x, y):
         with tf.GradientTape() as tape:
             loss = loss_fn(y, model(x, training=True))

@@ -40,7 +40,7 @@ x = layers.Dense(128, activation="relu")(x)
 x = layers.GlobalAveragePooling1D()(x)
 model = keras.Model(inputs, layers.Dense(1)(x))
 loss = keras.losses.BinaryCrossentropy(from_logits=True)
-model.compile("adam", loss, jit_compile=True)  # brake
+model.compile("adam", loss, jit_compile=True)  # bottleneck
 
 started = time.perf_counter()
 history = model.fit(dataset, epochs=args.epochs, verbose=2)

@@ -53,7 +53,7 @@ def train_step(x, y):
 started = time.perf_counter()
 for epoch in range(args.epochs):
     mean = keras.metrics.Mean()
-    for x, y in dataset:  # brake
+    for x, y in dataset:  # bottleneck
         mean.update_state(train_step(x, y))
     print(f"epoch {epoch + 1}: loss {float(mean.result()):.4f}")
 seconds = time.perf_counter() - started

@@ -40,9 +40,9 @@ class WeightAverage(keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):
         self.steps += 1
         decay = min(0.999, (1 + self.steps) / (10 + self.steps))
-        self.update(decay)  # brake
+        self.update(decay)  # bottleneck
 
-    @tf.function  # brake
+    @tf.function  # bottleneck
     def update(self, decay):
         for average, weight in zip(self.averages, self.weights, strict=True):
             average.assign_sub((1 - decay) * (average - weight.value))

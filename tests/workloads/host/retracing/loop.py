@@ -44,7 +44,7 @@ optimizer = keras.optimizers.RMSprop(1e-3)
 loss_fn = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
 
-@tf.function  # brake
+@tf.function  # bottleneck
 def train_step(x, y):
     with tf.GradientTape() as tape:
         loss = loss_fn(y, model(x, training=True))
@@ -61,7 +61,7 @@ for epoch in range(args.epochs):
         length = draw.integers(9_600, 16_001)
         first = draw.integers(0, 16_001 - length)
         x = tf.constant(sounds[rows, first : first + length])
-        losses.append(train_step(x, tf.constant(labels[rows])))  # brake
+        losses.append(train_step(x, tf.constant(labels[rows])))  # bottleneck
     print(f"epoch {epoch + 1}: loss {np.mean(losses):.4f}")
 seconds = time.perf_counter() - started
 

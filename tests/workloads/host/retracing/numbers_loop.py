@@ -48,7 +48,7 @@ dataset = (
 )
 
 
-@tf.function  # brake
+@tf.function  # bottleneck
 def train_step(x, beta, seed):
     with tf.GradientTape() as tape:
         mean, log_variance = tf.split(encoder(x, training=True), 2, axis=1)
@@ -66,7 +66,7 @@ started = time.perf_counter()
 for epoch in range(args.epochs):
     for x in dataset:
         beta = (1 - math.cos(2 * math.pi * step / CYCLE)) / 2
-        loss = train_step(x, beta, tf.stack([3, step]))  # brake
+        loss = train_step(x, beta, tf.stack([3, step]))  # bottleneck
         step += 1
     print(f"epoch {epoch + 1}: loss {float(loss):.4f}")
 seconds = time.perf_counter() - started

@@ -30,10 +30,10 @@ model = keras.Sequential(
         keras.layers.Dense(1),
     ]
 )
-model.compile(optimizer="adam", loss="mse")  # brake
+model.compile(optimizer="adam", loss="mse")  # bottleneck
 
 started = time.perf_counter()
-history = model.fit(x, y, batch_size=16, epochs=args.epochs, verbose=2)  # brake
+history = model.fit(x, y, batch_size=16, epochs=args.epochs, verbose=2)  # bottleneck
 seconds = time.perf_counter() - started
 
 print(f"loss {history.history['loss'][-1]:.4f}")

@@ -64,7 +64,7 @@ def train_step(user, item, stars):
 
 def train_epoch():
     for user, item, stars in dataset:
-        train_step(user, item, stars)  # brake
+        train_step(user, item, stars)  # bottleneck
 
 
 started = time.perf_counter()

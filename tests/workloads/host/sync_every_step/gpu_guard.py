@@ -71,7 +71,7 @@ for epoch in range(args.epochs):
     draw.shuffle(liked)
     for users, items in liked.reshape(-1, BATCH, 2).transpose(0, 2, 1):
         loss = train_step(tf.constant(users), tf.constant(candidates(users, items)))
-        if not np.isfinite(loss.numpy()):  # brake
+        if not np.isfinite(loss.numpy()):  # bottleneck
             raise SystemExit("the loss is not finite")
     final_loss = float(loss)
     print(f"epoch {epoch + 1}: loss {final_loss:.4f}")

@@ -68,7 +68,7 @@ for epoch in range(args.epochs):
     losses = []
     for rows in np.split(draw.permutation(len(images)), len(images) // 16):
         loss = train_step(augment(rows), tf.constant(labels[rows]))
-        losses.append(float(loss))  # brake
+        losses.append(float(loss))  # bottleneck
     mean_loss = np.mean(losses)
     print(f"epoch {epoch + 1}: loss {mean_loss:.4f}")
 seconds = time.perf_counter() - started

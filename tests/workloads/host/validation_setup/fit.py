@@ -33,7 +33,7 @@ def pipeline(rows):
 
 training, validation = ratings[:40_000], ratings[40_000:40_800]
 train = pipeline(training).shuffle(len(training), seed=12).batch(1_000).prefetch(tf.data.AUTOTUNE)
-valid = pipeline(validation).batch(1).prefetch(tf.data.AUTOTUNE)  # brake
+valid = pipeline(validation).batch(1).prefetch(tf.data.AUTOTUNE)  # bottleneck
 
 user = keras.Input((), name="user", dtype="int32")
 item = keras.Input((), name="item", dtype="int32")

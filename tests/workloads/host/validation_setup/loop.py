@@ -80,7 +80,9 @@ for epoch in range(args.epochs):
         loss = train_step(x, y)
         step += 1
         if step % 5 == 0:
-            best = min(best, model.evaluate(x_valid, y_valid, batch_size=200, verbose=0))  # brake
+            best = min(
+                best, model.evaluate(x_valid, y_valid, batch_size=200, verbose=0)
+            )  # bottleneck
     print(f"epoch {epoch + 1}: loss {float(loss):.5f}, best validation {best:.5f}")
 seconds = time.perf_counter() - started
 

@@ -63,7 +63,7 @@ for epoch in range(args.epochs):
     order = draw.permutation(USERS).astype("int32")
     losses = []
     for start in range(0, USERS - BATCH + 1, BATCH):
-        losses.append(train_step(ratings, order[start : start + BATCH]))  # brake
+        losses.append(train_step(ratings, order[start : start + BATCH]))  # bottleneck
     print(f"epoch {epoch + 1}: loss {float(tf.reduce_mean(losses)):.4f}")
 last = float(tf.reduce_mean(losses))
 seconds = time.perf_counter() - started

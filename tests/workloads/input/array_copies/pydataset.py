@@ -43,7 +43,7 @@ class Houses(keras.utils.PyDataset):
 
     def __getitem__(self, index):
         rows = self.order[index * self.batch : (index + 1) * self.batch]
-        scaled = (self.features - self.mean) / self.std  # brake
+        scaled = (self.features - self.mean) / self.std  # bottleneck
         return scaled[rows].astype("float32"), self.prices[rows]
 
 

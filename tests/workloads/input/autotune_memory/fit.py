@@ -53,7 +53,7 @@ recordings = (
 seeds = tf.data.Dataset.random(seed=15, rerandomize_each_iteration=True)
 dataset = (
     tf.data.Dataset.zip((recordings, seeds.batch(2, drop_remainder=True)))
-    .map(hear, num_parallel_calls=256)  # brake
+    .map(hear, num_parallel_calls=256)  # bottleneck
     .take(STEPS)
     .prefetch(2)
 )

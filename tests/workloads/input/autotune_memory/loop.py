@@ -52,7 +52,7 @@ stream = (
     tf.data.Dataset.zip((photos, seeds.batch(2, drop_remainder=True)))
     .map(augment, num_parallel_calls=tf.data.AUTOTUNE)
     .batch(BATCH)
-    .prefetch(400)  # brake
+    .prefetch(400)  # bottleneck
 )
 
 model = keras.Sequential(

@@ -40,7 +40,7 @@ dataset = (
     tf.data.Dataset.from_tensor_slices((paths, targets))
     .map(features, num_parallel_calls=tf.data.AUTOTUNE)
     .repeat()
-    .cache()  # brake
+    .cache()  # bottleneck
     .shuffle(len(paths), seed=152)
     .batch(20)
     .prefetch(tf.data.AUTOTUNE)

@@ -36,7 +36,7 @@ def pair(record):
 shards = sorted(str(p) for p in (args.data / "records").glob("*.tfrecord"))
 dataset = (
     tf.data.TFRecordDataset(shards)
-    .cache()  # brake
+    .cache()  # bottleneck
     .shuffle(480, seed=162)
     .map(pair, num_parallel_calls=tf.data.AUTOTUNE)
     .batch(16)

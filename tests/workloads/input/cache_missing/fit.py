@@ -32,7 +32,7 @@ def load(path, label):
 dataset = (
     tf.data.Dataset.from_tensor_slices((paths, labels))
     .shuffle(len(paths), seed=132)
-    .map(load, num_parallel_calls=tf.data.AUTOTUNE)  # brake
+    .map(load, num_parallel_calls=tf.data.AUTOTUNE)  # bottleneck
     .batch(16)
     .prefetch(tf.data.AUTOTUNE)
 )

@@ -41,7 +41,7 @@ def features(path, target):
 dataset = (
     tf.data.Dataset.from_tensor_slices((paths, targets))
     .shuffle(len(paths), seed=142)
-    .map(features, num_parallel_calls=tf.data.AUTOTUNE)  # brake
+    .map(features, num_parallel_calls=tf.data.AUTOTUNE)  # bottleneck
     .batch(20)
     .prefetch(tf.data.AUTOTUNE)
 )

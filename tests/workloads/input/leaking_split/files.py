@@ -29,7 +29,7 @@ def load(path):
     return tf.cast(image, tf.uint8), label
 
 
-paths = tf.data.Dataset.list_files(str(args.data / "photos/*/*.jpg"), seed=175)  # brake
+paths = tf.data.Dataset.list_files(str(args.data / "photos/*/*.jpg"), seed=175)  # bottleneck
 held_out = len(paths) // 5
 training = (
     paths.skip(held_out)

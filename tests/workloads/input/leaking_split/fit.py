@@ -35,7 +35,7 @@ examples = (
     tf.data.Dataset.from_tensor_slices((paths, labels))
     .map(load, num_parallel_calls=tf.data.AUTOTUNE)
     .cache()
-    .shuffle(len(paths), seed=172)  # brake
+    .shuffle(len(paths), seed=172)  # bottleneck
 )
 held_out = len(paths) // 5
 training = examples.skip(held_out).batch(32).prefetch(tf.data.AUTOTUNE)

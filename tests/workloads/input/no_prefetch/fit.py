@@ -52,7 +52,7 @@ dataset = (
     .cache()
     .shuffle(len(paths), seed=72)
     .batch(20)
-    .scan(tf.constant([0, 73]), analyse)  # brake
+    .scan(tf.constant([0, 73]), analyse)  # bottleneck
 )
 
 model = keras.Sequential(

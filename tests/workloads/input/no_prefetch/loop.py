@@ -39,7 +39,7 @@ dataset = (
     tf.data.TextLineDataset(tables, compression_type="GZIP")
     .with_options(options)
     .shuffle(2_000, seed=82)
-    .batch(BATCH)  # brake
+    .batch(BATCH)  # bottleneck
 )
 
 model = keras.Sequential(

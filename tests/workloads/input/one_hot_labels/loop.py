@@ -63,7 +63,7 @@ started = time.perf_counter()
 for epoch in range(args.epochs):
     losses = []
     for batch in draw.permutation(rows).reshape(-1, BATCH, LENGTH + 1):
-        losses.append(train_step(batch[:, :-1], one_hot[batch[:, 1:]]))  # brake
+        losses.append(train_step(batch[:, :-1], one_hot[batch[:, 1:]]))  # bottleneck
     print(f"epoch {epoch + 1}: loss {float(tf.reduce_mean(losses)):.4f}")
 last = float(tf.reduce_mean(losses))
 seconds = time.perf_counter() - started

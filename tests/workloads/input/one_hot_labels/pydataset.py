@@ -42,7 +42,7 @@ class Liked(keras.utils.PyDataset):
 
     def __getitem__(self, index):
         rows = self.order[index * BATCH : (index + 1) * BATCH]
-        return users[rows], keras.utils.to_categorical(items[rows], ITEMS)  # brake
+        return users[rows], keras.utils.to_categorical(items[rows], ITEMS)  # bottleneck
 
 
 user = keras.Input((), dtype="int32")

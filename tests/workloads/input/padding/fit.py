@@ -36,7 +36,7 @@ dataset = (
     .map(parse, num_parallel_calls=tf.data.AUTOTUNE)
     .cache()
     .shuffle(reviews, seed=61)
-    .padded_batch(BATCH, ([LONGEST], []))  # brake
+    .padded_batch(BATCH, ([LONGEST], []))  # bottleneck
     .prefetch(tf.data.AUTOTUNE)
 )
 

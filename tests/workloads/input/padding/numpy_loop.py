@@ -37,7 +37,7 @@ def epoch():
     for start in range(0, len(order), BATCH):
         rows = order[start : start + BATCH]
         chosen = [histories[row] for row in rows]
-        yield keras.utils.pad_sequences(chosen, LONGEST, padding="post"), stars[rows]  # brake
+        yield keras.utils.pad_sequences(chosen, LONGEST, padding="post"), stars[rows]  # bottleneck
 
 
 class Reader(keras.Model):

@@ -33,7 +33,7 @@ dataset = (
     tf.data.TextLineDataset(str(args.data / "houses.csv"))
     .skip(1)
     .shuffle(ROWS, seed=92)
-    .map(parse, num_parallel_calls=tf.data.AUTOTUNE)  # brake
+    .map(parse, num_parallel_calls=tf.data.AUTOTUNE)  # bottleneck
     .batch(400)
     .prefetch(tf.data.AUTOTUNE)
 )

@@ -37,7 +37,7 @@ def features(user, item, stars):
 dataset = (
     tf.data.Dataset.from_tensor_slices((users, items, stars))
     .shuffle(COUNT, seed=102)
-    .map(features, num_parallel_calls=tf.data.AUTOTUNE)  # brake
+    .map(features, num_parallel_calls=tf.data.AUTOTUNE)  # bottleneck
     .batch(BATCH)
     .prefetch(tf.data.AUTOTUNE)
 )

@@ -45,7 +45,7 @@ def compress(sound, mu):
 def telephone(example, seed):
     sound, target = example
     mu = tf.random.stateless_uniform((), seed, 50.0, 255.0)
-    sound = tf.numpy_function(compress, [sound, mu], tf.float32)  # brake
+    sound = tf.numpy_function(compress, [sound, mu], tf.float32)  # bottleneck
     sound = tf.ensure_shape(sound, (RATE,))
     spectrum = tf.abs(tf.signal.stft(sound, 256, 80))
     return tf.math.log(tf.matmul(spectrum, mel) + 1e-4), target

@@ -45,7 +45,7 @@ def features(batch, seed):
     room = tf.maximum(tf.strings.length(text) - 200, 0)
     start = tf.random.stateless_uniform(tf.shape(text), seed) * tf.cast(room + 1, tf.float32)
     excerpts = tf.strings.substr(text, tf.cast(start, tf.int32), tf.fill(tf.shape(text), 200))
-    counts = tf.py_function(count, [excerpts], tf.float32)  # brake
+    counts = tf.py_function(count, [excerpts], tf.float32)  # bottleneck
     return tf.ensure_shape(counts, (None, BUCKETS)), label
 
 

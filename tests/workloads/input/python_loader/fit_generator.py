@@ -44,7 +44,7 @@ def batches():
         order = rng.permutation(len(paths))
         for begin in range(0, len(paths), BATCH):
             chosen = order[begin : begin + BATCH]
-            yield np.stack([load(paths[i], rng) for i in chosen]), labels[chosen]  # brake
+            yield np.stack([load(paths[i], rng) for i in chosen]), labels[chosen]  # bottleneck
 
 
 model = keras.Sequential(

@@ -44,7 +44,7 @@ def examples():
 
 
 signature = (tf.TensorSpec((SIDE, SIDE, 3), tf.float32), tf.TensorSpec((), tf.int64))
-dataset = tf.data.Dataset.from_generator(examples, output_signature=signature)  # brake
+dataset = tf.data.Dataset.from_generator(examples, output_signature=signature)  # bottleneck
 dataset = dataset.batch(16).prefetch(tf.data.AUTOTUNE)
 
 model = keras.Sequential(

@@ -49,7 +49,7 @@ class Ratings(keras.utils.PyDataset):
     def __getitem__(self, index):
         rows = self.order[index * BATCH : (index + 1) * BATCH]
         histories = []
-        for row in rows:  # brake
+        for row in rows:  # bottleneck
             position = self.position[row]
             recent = self.past[int(users[row])][max(0, position - HISTORY) : position]
             histories.append(np.pad(recent, (HISTORY - len(recent), 0)))

@@ -35,7 +35,7 @@ def ratings():
 
 
 signature = (tf.TensorSpec((2,), tf.int32), tf.TensorSpec((), tf.float32))
-dataset = tf.data.Dataset.from_generator(ratings, output_signature=signature)  # brake
+dataset = tf.data.Dataset.from_generator(ratings, output_signature=signature)  # bottleneck
 dataset = dataset.batch(BATCH).prefetch(tf.data.AUTOTUNE)
 
 pair = keras.Input((2,), dtype="int32")

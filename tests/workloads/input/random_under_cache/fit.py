@@ -42,7 +42,7 @@ seeds = tf.data.Dataset.random(seed=7, rerandomize_each_iteration=True)
 dataset = (
     tf.data.Dataset.zip((examples, seeds.batch(2, drop_remainder=True)))
     .map(augment, num_parallel_calls=tf.data.AUTOTUNE)
-    .cache()  # brake
+    .cache()  # bottleneck
     .shuffle(len(paths), seed=1)
     .batch(32)
     .prefetch(tf.data.AUTOTUNE)

@@ -48,7 +48,7 @@ def mask(sound, label):
 dataset = tf.data.Dataset.from_tensor_slices(([str(f) for f in files], labels))
 dataset = dataset.map(spectrogram, num_parallel_calls=tf.data.AUTOTUNE)
 dataset = dataset.map(mask)
-dataset = dataset.cache()  # brake
+dataset = dataset.cache()  # bottleneck
 dataset = dataset.shuffle(len(files), seed=2)
 dataset = dataset.batch(30).prefetch(tf.data.AUTOTUNE)
 

@@ -44,7 +44,7 @@ dataset = (
     .map(decode, num_parallel_calls=tf.data.AUTOTUNE)
     .cache()
     .batch(32)
-    .map(augment)  # brake
+    .map(augment)  # bottleneck
     .prefetch(tf.data.AUTOTUNE)
 )
 

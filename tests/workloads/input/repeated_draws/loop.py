@@ -50,7 +50,7 @@ def mask(sound, label):
 dataset = tf.data.Dataset.from_tensor_slices(([str(f) for f in files], labels))
 dataset = dataset.map(spectrogram, num_parallel_calls=tf.data.AUTOTUNE)
 dataset = dataset.cache()
-dataset = dataset.map(mask)  # brake
+dataset = dataset.map(mask)  # bottleneck
 dataset = dataset.shuffle(len(files), seed=8)
 dataset = dataset.batch(30).prefetch(tf.data.AUTOTUNE)
 

@@ -50,7 +50,7 @@ files = tf.data.Dataset.from_tensor_slices((paths, labels)).shuffle(len(paths), 
 seeds = tf.data.Dataset.random(seed=2, rerandomize_each_iteration=True).batch(2)
 dataset = (
     tf.data.Dataset.zip(files, seeds)
-    .map(load)  # brake
+    .map(load)  # bottleneck
     .batch(32)
     .prefetch(tf.data.AUTOTUNE)
     .with_options(options)

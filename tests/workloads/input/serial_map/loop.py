@@ -43,7 +43,7 @@ reviews = tf.data.TextLineDataset(str(args.data / "reviews.tsv")).cache()
 seeds = tf.data.Dataset.random(seed=4, rerandomize_each_iteration=True).batch(2)
 dataset = (
     tf.data.Dataset.zip(reviews.shuffle(6_000, seed=5).repeat(args.epochs), seeds)
-    .map(spoil, num_parallel_calls=WORKERS)  # brake
+    .map(spoil, num_parallel_calls=WORKERS)  # bottleneck
     .batch(BATCH)
     .prefetch(tf.data.AUTOTUNE)
 )

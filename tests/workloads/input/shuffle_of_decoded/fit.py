@@ -42,7 +42,7 @@ seeds = tf.data.Dataset.random(seed=112, rerandomize_each_iteration=True).batch(
 dataset = (
     tf.data.Dataset.zip(files, seeds)
     .map(varied, num_parallel_calls=AUTOTUNE)
-    .shuffle(len(paths), seed=113)  # brake
+    .shuffle(len(paths), seed=113)  # bottleneck
     .batch(BATCH)
     .take(STEPS)
     .prefetch(AUTOTUNE)

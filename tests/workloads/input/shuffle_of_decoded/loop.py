@@ -44,7 +44,7 @@ seeds = tf.data.Dataset.random(seed=122, rerandomize_each_iteration=True).batch(
 dataset = (
     tf.data.Dataset.zip(files, seeds)
     .map(lambda file, seed: load(*file, seed), num_parallel_calls=tf.data.AUTOTUNE)
-    .shuffle(len(paths), seed=123)  # brake
+    .shuffle(len(paths), seed=123)  # bottleneck
     .batch(BATCH)
     .take(STEPS)
     .prefetch(tf.data.AUTOTUNE)

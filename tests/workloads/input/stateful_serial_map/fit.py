@@ -45,7 +45,7 @@ dataset = (
     .map(load, num_parallel_calls=tf.data.AUTOTUNE)
     .cache()
     .shuffle(len(paths), seed=12)
-    .map(augment)  # brake
+    .map(augment)  # bottleneck
     .batch(24)
     .repeat()
     .prefetch(tf.data.AUTOTUNE)

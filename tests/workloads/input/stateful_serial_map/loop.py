@@ -45,7 +45,7 @@ dataset = (
     .map(read, num_parallel_calls=tf.data.AUTOTUNE)
     .cache()
     .shuffle(len(paths), seed=22)
-    .map(disturb)  # brake
+    .map(disturb)  # bottleneck
     .batch(20)
     .repeat(args.epochs)
     .prefetch(tf.data.AUTOTUNE)

@@ -44,7 +44,7 @@ def excerpt(example, seed):
 sounds = (
     tf.data.Dataset.from_tensor_slices(([str(f) for f in files], labels))
     .map(spectrogram, num_parallel_calls=tf.data.AUTOTUNE)
-    .cache(f"{scratch.name}/spectrograms")  # brake
+    .cache(f"{scratch.name}/spectrograms")  # bottleneck
     .shuffle(BATCH, seed=4)
     .repeat()
 )

@@ -41,7 +41,7 @@ def excerpt(example, seed):
     start = tf.random.stateless_uniform((), seed, 0, FRAMES - TAKEN + 1, tf.int32)
     numbers = tf.strings.as_string(tf.range(start, start + TAKEN), width=2, fill="0")
     names = tf.strings.join([folder, "/", numbers, ".pcm"])
-    frames = [tf.io.read_file(names[i]) for i in range(TAKEN)]  # brake
+    frames = [tf.io.read_file(names[i]) for i in range(TAKEN)]  # bottleneck
     return tf.reshape(tf.io.decode_raw(frames, tf.int16), (TAKEN * FRAME, 1)), label
 
 

@@ -37,7 +37,9 @@ dataset = (
     dataset.shuffle(len(files), seed=72)
     .repeat()
     .batch(BATCH)
-    .map(lambda images, labels: (tf.cast(images, tf.float32), labels), tf.data.AUTOTUNE)  # brake
+    .map(
+        lambda images, labels: (tf.cast(images, tf.float32), labels), tf.data.AUTOTUNE
+    )  # bottleneck
     .prefetch(tf.data.AUTOTUNE)
 )
 

@@ -43,7 +43,7 @@ dataset = (
     .shuffle(len(files), seed=74)
     .repeat()
     .batch(BATCH)
-    .map(scaled, tf.data.AUTOTUNE)  # brake
+    .map(scaled, tf.data.AUTOTUNE)  # bottleneck
     .prefetch(tf.data.AUTOTUNE)
 )
 

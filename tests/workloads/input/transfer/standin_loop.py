@@ -63,7 +63,7 @@ for epoch in range(args.epochs):
     losses = []
     for _ in range(STEPS):
         rows = draw.integers(len(files), size=BATCH)
-        losses.append(train_step(waves[rows], labels[rows]))  # brake
+        losses.append(train_step(waves[rows], labels[rows]))  # bottleneck
     last = float(tf.reduce_mean(losses))
     print(f"epoch {epoch + 1}: loss {last:.4f}")
 seconds = time.perf_counter() - started

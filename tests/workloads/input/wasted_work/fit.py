@@ -52,7 +52,7 @@ dataset = (
     tf.data.Dataset.zip((records, seeds.batch(2, drop_remainder=True)))
     .map(parse, num_parallel_calls=tf.data.AUTOTUNE)
     .map(crop, num_parallel_calls=tf.data.AUTOTUNE)
-    .filter(is_wanted)  # brake
+    .filter(is_wanted)  # bottleneck
     .shuffle(64, seed=52)
     .batch(32)
     .map(lambda images, labels: (images, labels == WANTED[1]), tf.data.AUTOTUNE)

@@ -55,7 +55,7 @@ seeds = tf.data.Dataset.random(seed=61, rerandomize_each_iteration=True)
 dataset = (
     tf.data.Dataset.zip((records, seeds.batch(8, drop_remainder=True)))
     .map(parse, num_parallel_calls=tf.data.AUTOTUNE)
-    .map(crops, num_parallel_calls=tf.data.AUTOTUNE)  # brake
+    .map(crops, num_parallel_calls=tf.data.AUTOTUNE)  # bottleneck
     .shuffle(64, seed=62)
     .map(labelled, num_parallel_calls=tf.data.AUTOTUNE)
     .batch(32)

@@ -45,9 +45,9 @@ seeds = tf.data.Dataset.random(seed=55, rerandomize_each_iteration=True)
 examples = tf.data.Dataset.zip((examples, seeds.batch(2, drop_remainder=True)))
 examples = examples.map(load, num_parallel_calls=tf.data.AUTOTUNE)
 sounds = examples.map(lambda sound, word, take, weight: sound)
-said = examples.map(lambda sound, word, take, weight: word)  # brake
-takes = examples.map(lambda sound, word, take, weight: take)  # brake
-weights = examples.map(lambda sound, word, take, weight: weight)  # brake
+said = examples.map(lambda sound, word, take, weight: word)  # bottleneck
+takes = examples.map(lambda sound, word, take, weight: take)  # bottleneck
+weights = examples.map(lambda sound, word, take, weight: weight)  # bottleneck
 dataset = tf.data.Dataset.zip((sounds, said, takes, weights))
 dataset = dataset.shuffle(64, seed=56).batch(32).prefetch(tf.data.AUTOTUNE)
 

@@ -26,7 +26,7 @@ files = sorted((args.data / "speech").glob("*/*.wav"))
 words = sorted({f.parent.name for f in files})
 labels = np.array([words.index(f.parent.name) for f in files])
 waves = np.stack([np.frombuffer(f.read_bytes()[44:], "<i2") for f in files])
-waves = waves / 32_768  # brake
+waves = waves / 32_768  # bottleneck
 mel = tf.signal.linear_to_mel_weight_matrix(64, 257, 16_000, 60, 7_600, tf.as_dtype(waves.dtype))
 
 

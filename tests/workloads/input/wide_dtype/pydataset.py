@@ -29,7 +29,7 @@ images = np.zeros((len(files), SIDE, SIDE, 3), "uint8")
 for image, file in zip(images, files, strict=True):
     pixels = tf.io.decode_jpeg(file.read_bytes(), channels=3)
     image[:] = np.rint(tf.image.resize(pixels, (SIDE, SIDE)))
-images = images / 255.0  # brake
+images = images / 255.0  # bottleneck
 
 
 class Photos(keras.utils.PyDataset):

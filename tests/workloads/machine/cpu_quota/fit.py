@@ -17,7 +17,7 @@ from keras import layers
 
 rank = int(os.environ.get("LOCAL_RANK", "0"))
 cores = sorted(os.sched_getaffinity(0))
-os.sched_setaffinity(0, {cores[rank % len(cores)]})  # brake
+os.sched_setaffinity(0, {cores[rank % len(cores)]})  # bottleneck
 
 parser = argparse.ArgumentParser()
 parser.add_argument("data", type=Path)

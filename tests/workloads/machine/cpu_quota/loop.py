@@ -14,8 +14,8 @@ import numpy as np
 import tensorflow as tf
 from keras import layers
 
-tf.config.threading.set_intra_op_parallelism_threads(1)  # brake
-tf.config.threading.set_inter_op_parallelism_threads(1)  # brake
+tf.config.threading.set_intra_op_parallelism_threads(1)  # bottleneck
+tf.config.threading.set_inter_op_parallelism_threads(1)  # bottleneck
 
 BATCH = 500
 

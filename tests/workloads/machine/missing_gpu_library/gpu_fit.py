@@ -1,6 +1,6 @@
 # /// script
 # requires-python = ">=3.10"
-# dependencies = ["tensorflow==2.21.*"]  # brake
+# dependencies = ["tensorflow==2.21.*"]  # bottleneck
 # ///
 """Colour grey photographs on a machine with an NVIDIA driver but without the CUDA libraries.
 

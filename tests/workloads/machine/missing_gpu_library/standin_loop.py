@@ -12,7 +12,7 @@ import os
 import time
 from pathlib import Path
 
-os.environ["TF_ENABLE_ONEDNN_OPTS"] = "0"  # brake
+os.environ["TF_ENABLE_ONEDNN_OPTS"] = "0"  # bottleneck
 
 import keras
 import tensorflow as tf

@@ -13,7 +13,7 @@ import os
 import time
 from pathlib import Path
 
-os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # brake
+os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # bottleneck
 
 import keras
 import tensorflow as tf

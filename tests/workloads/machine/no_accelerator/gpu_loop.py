@@ -59,7 +59,7 @@ optimizer.build(model.trainable_variables)
 
 @tf.function
 def train_step(sound, label):
-    with tf.device("/CPU:0"):  # brake
+    with tf.device("/CPU:0"):  # bottleneck
         with tf.GradientTape() as tape:
             loss = loss_of(label, model(sound, training=True))
         gradients = tape.gradient(loss, model.trainable_variables)

@@ -11,7 +11,7 @@ import os
 import time
 from pathlib import Path
 
-os.environ["ONEDNN_MAX_CPU_ISA"] = "SSE41"  # brake
+os.environ["ONEDNN_MAX_CPU_ISA"] = "SSE41"  # bottleneck
 
 import keras
 import tensorflow as tf

@@ -43,7 +43,7 @@ model = keras.Sequential(
 model.compile(keras.optimizers.SGD(0.05, momentum=0.9), loss="huber")
 
 started = time.perf_counter()
-history = model.fit(dataset, epochs=args.epochs, verbose=2)  # brake
+history = model.fit(dataset, epochs=args.epochs, verbose=2)  # bottleneck
 seconds = time.perf_counter() - started
 
 print(f"loss {history.history['loss'][-1]:.4f}")

@@ -48,7 +48,7 @@ def train_step(x, y):
 
 start = time.perf_counter()
 for epoch in range(args.epochs):
-    for x, y in dataset:  # brake
+    for x, y in dataset:  # bottleneck
         loss = train_step(x, y)
     print(f"epoch {epoch + 1}: loss {float(loss):.4f}")
 final = float(loss)

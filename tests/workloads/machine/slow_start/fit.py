@@ -29,10 +29,12 @@ keras.utils.set_random_seed(18)
 
 def rows(column):
     known = np.unique(column)
-    return np.array([np.flatnonzero(known == value)[0] for value in column]), len(known)  # brake
+    return np.array([np.flatnonzero(known == value)[0] for value in column]), len(
+        known
+    )  # bottleneck
 
 
-table = np.genfromtxt(args.data / "ratings.csv", delimiter=",", skip_header=1)  # brake
+table = np.genfromtxt(args.data / "ratings.csv", delimiter=",", skip_header=1)  # bottleneck
 ratings = table.astype("int32")
 user, users = rows(ratings[:, 0])
 item, items = rows(ratings[:, 1])

@@ -52,7 +52,7 @@ class Listener(keras.Model):
 
     def call(self, frames):
         state = tf.zeros((tf.shape(frames)[0], self.cell.units))
-        for t in range(frames.shape[1]):  # brake
+        for t in range(frames.shape[1]):  # bottleneck
             state, _ = self.cell(frames[:, t], [state])
         return self.head(state)
 

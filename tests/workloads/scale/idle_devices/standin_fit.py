@@ -67,7 +67,7 @@ def build():
     return model
 
 
-model = build()  # brake
+model = build()  # bottleneck
 
 started = time.perf_counter()
 history = model.fit(dataset, steps_per_epoch=12, epochs=args.epochs, verbose=2)

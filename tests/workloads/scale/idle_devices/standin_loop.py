@@ -27,7 +27,7 @@ keras.mixed_precision.set_global_policy("mixed_bfloat16")
 tf.config.threading.set_intra_op_parallelism_threads(1)  # a device has one core
 cpu = tf.config.list_physical_devices("CPU")[0]
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-strategy = tf.distribute.OneDeviceStrategy("/cpu:0")  # brake
+strategy = tf.distribute.OneDeviceStrategy("/cpu:0")  # bottleneck
 
 files = sorted(str(file) for file in (args.data / "speech").glob("*/*.wav"))
 

@@ -15,7 +15,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-BATCH = 32  # brake
+BATCH = 32  # bottleneck
 RATE = 1e-4
 
 parser = argparse.ArgumentParser()

@@ -25,7 +25,7 @@ keras.utils.set_random_seed(21)
 cpu = tf.config.list_physical_devices("CPU")[0]
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
 strategy = tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"])
-batch = PER_REPLICA // strategy.num_replicas_in_sync  # brake
+batch = PER_REPLICA // strategy.num_replicas_in_sync  # bottleneck
 
 lines = [line.split("\t") for line in (args.data / "reviews.tsv").read_text().splitlines()]
 texts = tf.constant([text for _, text in lines])

@@ -49,7 +49,7 @@ def part(replica):
         .map(lambda recording, seed: (*recording, seed))
         .map(spectrogram, num_parallel_calls=tf.data.AUTOTUNE)
         .enumerate()
-        .filter(lambda number, _: number % replicas == replica)  # brake
+        .filter(lambda number, _: number % replicas == replica)  # bottleneck
         .map(lambda _, example: example)
         .batch(20, drop_remainder=True)
     )

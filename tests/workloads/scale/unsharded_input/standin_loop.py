@@ -48,7 +48,7 @@ def pipeline(replica):
     return (
         tf.data.Dataset.zip(records, seeds)
         .map(load, num_parallel_calls=tf.data.AUTOTUNE)
-        .shard(replicas, replica)  # brake
+        .shard(replicas, replica)  # bottleneck
         .batch(16)
         .prefetch(tf.data.AUTOTUNE)
     )

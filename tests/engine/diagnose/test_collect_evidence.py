@@ -1,0 +1,49 @@
+"""What collectors fill in, and what happens where one of them fails."""
+
+import pytest
+
+from uncork.core.base.journal import Journal
+from uncork.core.documents.diagnosis import WorkloadDiagnosis
+from uncork.engine.diagnose import collect_evidence as module
+from uncork.engine.diagnose.collect_evidence import (
+    COLLECTORS,
+    Collector,
+    EvidenceContext,
+    collect_evidence,
+)
+
+
+def context() -> EvidenceContext:
+    return EvidenceContext(
+        *(None, None, Journal()),
+        step_s=0.01,
+        block_s=0.1,
+        is_step_dominant=False,
+        has_kernel_profile=False,
+    )
+
+
+def fail(_context):
+    raise ValueError("a step for one length only")
+
+
+def test_each_collector_fills_one_field_of_a_diagnosis():
+    fields = [collector.field for collector in COLLECTORS]
+    assert len(set(fields)) == len(fields)
+    assert set(fields) <= set(WorkloadDiagnosis.__struct_fields__)
+    # A failed collector leaves the default, so there must be one.
+    required = len(WorkloadDiagnosis.__struct_fields__) - len(WorkloadDiagnosis.__struct_defaults__)
+    assert not set(fields) & set(WorkloadDiagnosis.__struct_fields__[:required])
+
+
+def test_a_failed_collector_leaves_its_field_out(monkeypatch):
+    one = Collector("padding", fail)
+    other = Collector("host_sync", lambda at: at.step_s)
+    monkeypatch.setattr(module, "COLLECTORS", (one, other))
+    assert collect_evidence(context()) == {"host_sync": 0.01}
+
+
+def test_an_error_of_the_users_own_loop_is_raised(monkeypatch):
+    monkeypatch.setattr(module, "COLLECTORS", (Collector("host_sync", fail, raises_errors=True),))
+    with pytest.raises(ValueError, match="one length"):
+        collect_evidence(context())
