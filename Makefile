@@ -1,7 +1,7 @@
 # make demo           install everything, write photos, tune the example script on them
 # make check          lint, types, layers and the tests that need no TensorFlow, in about a minute
 # make test           lint, types, layers and all tests
-# make test-deep      thousands of random pipelines and interruptions; DRAWS=25000 sets how many
+# make test-deep      all cases of all tests, and thousands of random pipelines; DRAWS=25000 sets how many
 # make test-versions  test compat, and tune and run a script, on the oldest and newest releases
 # make truth          score Uncork on scripts with known bottlenecks; ONLY="input host/callbacks" selects some
 PYTHON ?= python3
@@ -51,9 +51,7 @@ test: lint
 	$(PYTEST) --durations 10 --durations-min 5
 
 test-deep: $(READY)
-	UNCORK_EXAMPLES=$(DRAWS) $(PYTEST) --timeout 0 tests/pipeline/test_properties_1.py tests/pipeline/test_properties_2.py \
-	  tests/pipeline/test_properties_failing.py tests/pipeline/transforms/test_generator_chunks.py \
-	  tests/engine/fit/test_interruptions.py tests/engine/loop/test_interruptions.py
+	UNCORK_EXAMPLES=$(DRAWS) $(PYTEST) --deep --timeout 0
 
 # Each environment is created again: what is the newest release today need not be so tomorrow.
 test-versions: test-oldest test-newest

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from collections import Counter
 from pathlib import Path
 from textwrap import dedent
 
@@ -26,9 +27,29 @@ if "UNCORK_EXAMPLES" not in os.environ:
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest files first, so that no worker waits for another at the end."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option that ``make test-deep`` uses."""
+    parser.addoption("--deep", action="store_true", help="run all tests and all cases")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave what is marked ``deep`` and cases between every n-th to ``--deep``.
+
+    The longest files come first, so that no worker waits for another at the end.
+    """
     items.sort(key=lambda item: "test_properties" not in item.nodeid)
+    if config.getoption("--deep"):
+        return
+    counts: Counter[str] = Counter()
+    kept, left = [], []
+    for item in items:
+        function = item.nodeid.partition("[")[0]
+        every = item.get_closest_marker("every")
+        is_kept = counts[function] % every.args[0] == 0 if every else True
+        counts[function] += 1
+        (kept if is_kept and not item.get_closest_marker("deep") else left).append(item)
+    config.hook.pytest_deselected(items=left)
+    items[:] = kept
 
 
 def pytest_collection_finish() -> None:

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 Write = Callable[..., Path]
+
+
+_QUICK_START: Final = Path(__file__).with_name("quick_start")
+_SERVER: Final = "UNCORK_TEST_FORK_SERVER"
 
 
 def run_uncork(*args: object, cwd: Path, **options: object) -> subprocess.CompletedProcess[str]:
@@ -18,6 +27,7 @@ def run_uncork(*args: object, cwd: Path, **options: object) -> subprocess.Comple
 
 
 def run_python(*args: object, cwd: Path, **options: object) -> subprocess.CompletedProcess[str]:
+    start_fork_server()
     given = {"stdin": subprocess.DEVNULL, "env": environment(cwd), **options}
     return subprocess.run(
         [sys.executable, *map(str, args)],
@@ -47,6 +57,25 @@ def run_in_folder(folder: Path, text: str, module: str) -> Path:
 def restore_sigint() -> None:
     """Let Ctrl-C work in the new process, also where the tests run in the background."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+@functools.cache
+def start_fork_server() -> None:
+    """Let processes that need TensorFlow be forks of one that has imported it.
+
+    ``quick_start/sitecustomize.py`` makes them so, where it is in ``PYTHONPATH``.
+    """
+    if str(_QUICK_START) not in os.environ.get("PYTHONPATH", "").split(os.pathsep):
+        return
+    folder = tempfile.mkdtemp(prefix="fork-server-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    address = str(Path(folder, "socket"))
+    command = [sys.executable, str(_QUICK_START / "fork_server.py"), address]
+    pipe = subprocess.PIPE
+    server = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
+    assert server.stdout is not None
+    if server.stdout.readline() == b"ready\n":
+        os.environ[_SERVER] = address
 
 
 def environment(cwd: Path) -> dict[str, str]:

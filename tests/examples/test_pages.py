@@ -68,6 +68,7 @@ def test_snippets_come_in_pairs(name: str) -> None:
     assert found == 2 or (name in INPUT and found % 2 == 0)
 
 
+@pytest.mark.every(4)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "pair"), [(name, n) for name in INPUT for n in range(len(snippets(name)) // 2)]
@@ -97,6 +98,7 @@ def test_loaders_by_hand_can_be_trained_on(name: str, photos: Path) -> None:
         assert np.isfinite(history.history["loss"]).all()
 
 
+@pytest.mark.every(4)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [n for n in NAMES if n not in INPUT])
 def test_models_by_hand_train(name: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -402,7 +402,7 @@ def may_differ_again(node):
 STOPPING = {"take", "take_while", "zip", "choose", "concatenate"}
 
 # How many are drawn; `make test-deep` sets it.
-BY_HAND = int(os.environ.get("UNCORK_EXAMPLES", "0"))
+EXAMPLES = int(os.environ.get("UNCORK_EXAMPLES", "0"))
 
 
 @contextmanager
@@ -436,7 +436,7 @@ def as_written(*, optimized: bool) -> Iterator[None]:
 
 
 def _check(steps, size, kinds, highest, tuned, loose, in_arrays):
-    with op_by_op(), as_written(optimized=tuned or bool(BY_HAND)):
+    with op_by_op(), as_written(optimized=tuned or bool(EXAMPLES)):
         _compare(steps, size, kinds, highest, tuned, loose, in_arrays)
 
 
@@ -500,11 +500,11 @@ def drawn(number):
         in_arrays=st.booleans(),
     )
     options = settings(
-        max_examples=BY_HAND or 100,
+        max_examples=EXAMPLES or 60,
         deadline=None,
         database=None,
         print_blob=True,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
     )
     test = options(given_all(_check))
-    return test if BY_HAND else pytest.mark.timeout(1500)(seed(number)(test))
+    return test if EXAMPLES else pytest.mark.timeout(1500)(seed(number)(test))

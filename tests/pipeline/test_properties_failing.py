@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from pipeline.properties import (
     AHEAD,
-    BY_HAND,
+    EXAMPLES,
     STEPS,
     all_together,
     as_written,
@@ -97,7 +97,7 @@ FAILING = st.sampled_from([
 
 
 def _check(before, failing, after, size, kinds, highest, tuned):
-    with op_by_op(), as_written(optimized=tuned or bool(BY_HAND)):
+    with op_by_op(), as_written(optimized=tuned or bool(EXAMPLES)):
         _compare((*before, failing, *after), size, kinds, highest, tuned)
 
 
@@ -145,7 +145,7 @@ def _compare(steps, size, kinds, highest, tuned):
 STEPS_AROUND = st.lists(STEPS, max_size=3)
 
 test_the_same_elements_and_the_same_error = settings(
-    max_examples=BY_HAND or 60,
+    max_examples=EXAMPLES or 40,
     deadline=None,
     database=None,
     print_blob=True,
@@ -161,7 +161,7 @@ test_the_same_elements_and_the_same_error = settings(
         tuned=st.booleans(),
     )(_check)
 )
-if not BY_HAND:
+if not EXAMPLES:
     test_the_same_elements_and_the_same_error = pytest.mark.timeout(900)(
         seed(3)(test_the_same_elements_and_the_same_error)
     )

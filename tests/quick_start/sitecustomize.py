@@ -1,9 +1,9 @@
-"""What tests start imports TensorFlow and ends in two thirds of the time; between, all is as ever.
+"""Processes that tests start import TensorFlow faster, or are forked where it is imported already.
 
-Python reads this first where its folder stands in ``PYTHONPATH``. Three things are left out: JAX,
-which TensorFlow imports where it is installed, and which nobody but Keras's jax backend asks for;
-looking for garbage in what is made by the import, which all stays; and, at the end, looking for it
-in everything once more.
+Python runs this file first where its folder is in ``PYTHONPATH``. A process that needs TensorFlow
+becomes a fork of :mod:`fork_server`, if it has the server's environment. Otherwise three things
+are left out: importing JAX, which TensorFlow does where it is installed and only Keras's jax
+backend needs; garbage collection during the import; and garbage collection at the end.
 """
 
 from __future__ import annotations
@@ -13,7 +13,14 @@ import gc
 import os
 import sys
 from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
 from typing import Any
+
+# In scripts and plans that set variables before they import TensorFlow.
+_ENVIRONMENT = (
+    *(b"os.environ", b"import environ", b"KERAS_BACKEND"),
+    *(b'"intra_op_threads"', b'"keep_freed_memory"', b'"keras_backend"'),
+)
 
 
 class QuickStart:
@@ -40,6 +47,41 @@ class QuickStart:
         spec.loader.exec_module = without_looking  # type: ignore[method-assign]
         return spec
 
+
+def _may_be_forked(argv: list[str]) -> bool:
+    """A worker process of Uncork, or ``uncork run``, whose files set no variable before the import.
+
+    Options of the interpreter come before these arguments, so with one it is started as usual.
+    """
+    is_worker = argv[:1] == ["-c"] and "from uncork.engine.worker.main import main" in argv[1]
+    if not is_worker and argv[:3] != ["-m", "uncork", "run"]:
+        return False
+    files = [Path(each) for each in argv[2:] if each.endswith((".py", ".json"))]
+    texts = [file.read_bytes() for file in files if file.is_file()]
+    return not any(word in text for text in texts for word in _ENVIRONMENT)
+
+
+def server_settings() -> str:
+    """What TensorFlow and libraries below it read when they are imported, and what limits them."""
+    import resource  # noqa: PLC0415 - where there is a server alone
+
+    prefixes = (
+        *("TF_", "XLA_", "KERAS_", "OMP_", "MKL_", "ONEDNN_", "OPENBLAS_", "CUDA_", "JAX_"),
+        *("MALLOC_", "LD_", "GLIBC_", "PYTHON"),
+    )
+    variables = sorted(item for item in os.environ.items() if item[0].startswith(prefixes))
+    names = "RLIMIT_AS", "RLIMIT_DATA", "RLIMIT_FSIZE", "RLIMIT_NOFILE"
+    limits = [resource.getrlimit(getattr(resource, name)) for name in names]
+    return repr((variables, limits, sorted(os.sched_getaffinity(0))))
+
+
+_server = os.environ.get("UNCORK_TEST_FORK_SERVER", "")
+if _server and _may_be_forked(sys.orig_argv[1:]):
+    settings = Path(f"{_server}.settings")
+    if settings.exists() and settings.read_text() == server_settings():
+        from fork_server import request_fork
+
+        request_fork(_server, sys.orig_argv[1:])
 
 sys.meta_path.insert(0, QuickStart)  # type: ignore[arg-type]
 atexit.register(gc.freeze)  # the first to be registered is the last to be called

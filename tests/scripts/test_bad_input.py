@@ -196,6 +196,7 @@ model.fit({ROWS}.batch(8), epochs=2)
 }
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("case", DATA)
 def test_data_and_models_of_all_kinds_are_diagnosed(case: str, tmp_path: Path) -> None:
     from uncork.core.base.journal import Journal  # noqa: PLC0415 - imports TensorFlow below

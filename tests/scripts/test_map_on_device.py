@@ -90,6 +90,7 @@ def weights(made: FitCall) -> list[Any]:
     return [np.asarray(value) for value in made.model.get_weights()]
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("kind", ["map", "from_tensor_slices"])
 @pytest.mark.parametrize(
     ("x", "others"),
@@ -139,6 +140,7 @@ def test_a_version_is_measured_as_it_is_fed(tmp_path: Any) -> None:
 ARRAYS = {"x": PIXELS, "y": LABELS, "batch_size": 5}
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize(
     "more",
     [{}, {"class_weight": {0: 1.0, 1: 2.0}, "shuffle": False}, {"validation_split": 0.25}],
@@ -233,7 +235,7 @@ def test_the_arrays_are_let_go_with_the_training(tmp_path: Any) -> None:
         running.fit(made)
         found.append(held(rows))
     assert len(set(found)) == 1  # those of the last one, at most
-    maps = vars(made.model)[_PLANNED]._last_map._map.maps
+    maps = vars(made.model)[_PLANNED]._transforms.map_in_step._map.maps
     (placed,) = maps[0].dataset.__dict__["_uncork_placed"].values()
     assert [variable.value().shape[0] for variable in placed._rows.values()] == [0, 0]
     del running, maps, placed, made

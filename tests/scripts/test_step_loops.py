@@ -216,6 +216,7 @@ BEHIND_IT = """
     """
 
 
+@pytest.mark.every(2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("loop", "code", "said"),

@@ -45,6 +45,7 @@ def test_bits_are_rounded_to_the_nearest():
     np.testing.assert_array_equal(rounded(x, 7), as_bfloat16)
 
 
+@pytest.mark.deep
 def test_the_same_training_is_kept_and_harm_refused(asker):
     before = [w.copy() for w in asker.model.get_weights()]
     again = ask(asker, "float32 again")
@@ -56,6 +57,7 @@ def test_the_same_training_is_kept_and_harm_refused(asker):
         np.testing.assert_array_equal(ours, held)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     "harm", [coarse_layers(1), coarse_gradients(0), coarse_weights(3), faster_learning(2)]
 )

@@ -136,6 +136,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
 
 
+@pytest.mark.deep
 @glibc
 @pytest.mark.slow
 def test_the_same_training_is_proved_and_timed_there(made, monkeypatch):

@@ -224,6 +224,7 @@ def asked(
     return run_worker(job, Script("train.py"), nothing, quiet=True)
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 def test_the_same_training_is_proved_and_timed_there(made, monkeypatch):
     found = asked(made, monkeypatch, handover_path=str(made / "handed_over")).process_trial

@@ -107,6 +107,7 @@ def test_one_that_learns_a_tenth_as_fast_is_refused(tmp_path):
     assert not found.prove_training(slow, 6.0).passed
 
 
+@pytest.mark.deep
 def test_the_very_same_training_is_believed(tmp_path):
     found = subject(tmp_path)
     same = found.original.with_step_edits(
@@ -147,6 +148,7 @@ def test_where_samples_come_again_in_any_order_none_can_be_laid_aside(tmp_path):
     assert found.measure_batch_sizes(found.original, 4.0) == ()
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(("diverging", "times"), [(4, [2]), (2, []), (1, [])])
 def test_from_a_size_on_that_diverges_there_are_none(tmp_path, monkeypatch, diverging, times):
     """The sound ones are kept."""

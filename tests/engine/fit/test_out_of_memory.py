@@ -35,6 +35,7 @@ def run(what: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.deep
 def test_a_training_as_written_is_trained_in_parts() -> None:
     found = run("parts")
     assert found["said"].startswith("OOM when allocating tensor with shape[64,2000,1024]")

@@ -89,6 +89,7 @@ def test_what_feeds_it_is_looked_at_where_it_takes_long(subject: FitSubject) -> 
     assert found.feed.resident_speedup > 1.5
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize(
     ("arguments", "samples"),
     [

@@ -187,6 +187,7 @@ INLINE = """
 READ = {"a dataset": "data", "arrays": "[rows[n : n + 64] for n in range(0, 640, 64)]"}
 
 
+@pytest.mark.every(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("read", READ.values(), ids=READ)
 def test_a_step_that_stands_in_the_loop(write: Write, uncork: Run, tmp_path: Path, read: str):

@@ -106,6 +106,7 @@ def test_what_each_alone_could_not_show_they_show_together(walked) -> None:
     assert walk.diagnosis.workload.pipeline_digest == walk.variant.pipeline.digest
 
 
+@pytest.mark.deep
 def test_what_was_kept_together_can_be_applied_one_by_one(walked) -> None:
     """As a plan is: each edit expects the pipeline that those before it left."""
     walk = walked({1: LITTLE, 2: CLEAR})

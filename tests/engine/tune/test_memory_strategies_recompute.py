@@ -62,6 +62,7 @@ def little(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     return asked
 
 
+@pytest.mark.deep
 def test_the_fewest_segments_that_fit_are_found_and_proved(
     tmp_path: Path, little: list[tuple[int, int]]
 ) -> None:

@@ -135,6 +135,7 @@ CROPS = [
 ]  # fmt: skip
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize("crop", CROPS)
 def test_the_same_pixels(crop):
     whole, part = traced(crop), decode_crops_only(traced(crop))

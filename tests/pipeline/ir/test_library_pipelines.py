@@ -132,6 +132,7 @@ def test_a_half_of_a_directory(jpegs, tmp_path, halves):
     exact(data)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("shuffled", [False, True])
 def test_windows_of_a_time_series(shuffled):
     data = keras.utils.timeseries_dataset_from_array(
@@ -188,6 +189,7 @@ def test_records_with_features(tmp_path):
     exact(data)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize(
     "data",
     [

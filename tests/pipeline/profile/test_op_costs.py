@@ -49,6 +49,7 @@ WAYS = (squared, in_a_function, in_a_branch, in_a_loop, nested, drawn)
 LINE = f"{Path(__file__).name}:{squared.__code__.co_firstlineno + 1}"
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("function", WAYS)
 def test_an_op_is_named_with_its_line(function):
     products = [cost for cost in costs(SQUARES.map(function)) if cost.op == "MatMul"]
@@ -64,6 +65,7 @@ def test_the_dearest_op_comes_first(monkeypatch):
     ]
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("edit", [SplitMap, DrawFirst])
 def test_the_parts_of_a_map_keep_their_lines(edit):
     before = read_pipeline(SQUARES.map(drawn, num_parallel_calls=1))

@@ -607,6 +607,7 @@ NOTHING = {
 }
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize("nothing", NOTHING)
 @pytest.mark.parametrize("edit", [shuffle_first_at(2), cache_at(4), cache_at(3)])
 def test_what_does_nothing_keeps_no_shuffle_from_its_repeat(nothing, edit):

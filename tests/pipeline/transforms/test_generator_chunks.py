@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pipeline.helpers import measured
 from pipeline.properties import (
-    BY_HAND,
+    EXAMPLES,
     STEPS,
     draws_ahead,
     fails_by_fusion,
@@ -78,6 +78,7 @@ def text(*shape):
     return tf.TensorSpec(shape, tf.string)
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize(
     ("spec", "values"),
     [
@@ -375,7 +376,7 @@ def test_what_is_kept_comes_in_chunks_and_not_the_other_way_round():
 
 @seed(1)
 @settings(
-    max_examples=BY_HAND or 40,
+    max_examples=EXAMPLES or 25,
     deadline=None,
     database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],

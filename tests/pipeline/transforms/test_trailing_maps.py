@@ -227,6 +227,7 @@ def test_rows_are_gathered_by_their_numbers(kind):
                 assert a.numpy().tobytes() == b.numpy().tobytes()
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize("dtype", ["uint8", "int16", "int32", "bool", "complex64"])
 @pytest.mark.parametrize("shape", [(), (3,), (2, 8)])
 def test_rows_of_any_numbers_are_gathered_bit_for_bit(dtype, shape):

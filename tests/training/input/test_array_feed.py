@@ -60,6 +60,7 @@ def batches(feed):
     ]
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize("case", FEEDS)
 def test_the_batches_are_keras_s_own_to_the_last_bit(case):
     feed = Feed.from_arguments(FEEDS[case])

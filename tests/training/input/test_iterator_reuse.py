@@ -104,6 +104,7 @@ def trained(make: Callable[[], Any], calls: list[dict[str, Any]], reading: Any) 
     return seen, [w.tobytes() for w in read_weights(made)], drawn, iterators
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("case", CASES)
 def test_what_keras_trains_and_answers_is_the_same(case: str) -> None:
     *written, _ = trained(*CASES[case], nullcontext())
@@ -151,6 +152,7 @@ class Rows(np.ndarray[Any, Any]):
     """Somebody's arrays: what they do when they are read, nobody knows."""
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("case", LEFT)
 def test_what_it_does_not_serve_goes_through_keras_s_own_pipeline(case: str) -> None:
     with kept() as iterators:

@@ -169,6 +169,7 @@ def test_what_a_step_does_to_its_batch_is_told_at_the_step_s_own_line():
     assert line_of("# in the step") in of_batch["Letters"]
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("optimizer", ["adam", "adagrad"])
 def test_passes_over_a_whole_table_are_told_with_the_rows_that_are_needed(optimizer):
     with watched_layers() as layers:

@@ -89,6 +89,7 @@ def made(build: Any) -> Any:
     return model
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     ("build", "targets", "edits"),
     [

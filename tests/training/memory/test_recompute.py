@@ -151,6 +151,7 @@ CASES = [
 ]
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(("build", "x", "y"), CASES)
 def test_made_again_it_is_the_same_training(build: Any, x: Any, y: Any) -> None:
     assert cut_into_segments(made(build), 4).recomputed_count >= 2
@@ -163,6 +164,7 @@ def test_made_again_it_is_the_same_training(build: Any, x: Any, y: Any) -> None:
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("compiled", [False, True])
 def test_each_segment_is_run_twice_and_sets_its_state_once(compiled: bool) -> None:
     runs = []

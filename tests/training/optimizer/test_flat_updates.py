@@ -84,6 +84,7 @@ def equal(ours: list[np.ndarray], theirs: list[np.ndarray]) -> bool:
     return all(a.tobytes() == b.tobytes() for a, b in zip(ours, theirs, strict=True))
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("optimizer", some(OPTIMIZERS))
 def test_weights_and_state_are_equal_bit_for_bit(optimizer: str) -> None:
     make = OPTIMIZERS[optimizer]
@@ -323,6 +324,7 @@ class Halving(keras.callbacks.Callback):
             slot.assign(slot * 0.5)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("callback", [Freezing, Halving])
 def test_layers_may_be_frozen_and_state_be_written_by_callbacks(callback: Any) -> None:
     ours, theirs = run(AT_ONCE, callback()), run((), callback())

@@ -99,6 +99,7 @@ def some(optimizers: dict[str, Any]) -> list[str]:
     return list(optimizers)[:: 1 if "UNCORK_EXAMPLES" in os.environ else 3]
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("optimizer", some(OPTIMIZERS))
 def test_a_step_differs_by_no_more_than_one_from_weights_of_another_last_bit(optimizer: str):
     make, steps = OPTIMIZERS[optimizer], 2

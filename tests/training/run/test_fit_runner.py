@@ -89,6 +89,7 @@ def epoch(made: FitRunner) -> list[int]:
         return list(executions)
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize("case", FEEDS)
 def test_an_epoch_has_its_steps(case):
     made = runner(case)
@@ -202,6 +203,7 @@ def test_data_without_a_batch_is_called_so():
         made.prime()
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize("case", FEEDS)
 def test_a_resident_batch_is_what_the_step_receives(case):
     made = runner(case)

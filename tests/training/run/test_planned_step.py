@@ -23,6 +23,7 @@ def made(*, frozen: bool) -> tuple[keras.Model, keras.Model]:
     return base, model
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("frozen", [True, False])
 @pytest.mark.parametrize("edits", [(), (StepsPerExecution(steps=2),), (JitCompile(),)])
 def test_who_forgets_to_compile_again_trains_what_was_traced(

@@ -308,6 +308,7 @@ def test_saving_does_not_compile_anew(tmp_path):
         assert model.train_function is function
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     "saved",
     [
@@ -354,6 +355,7 @@ class Telling(Plain):
         return cls(**config)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("layer", [Plain, Telling])
 def test_layers_of_the_user_s_own_are_saved_as_ever(tmp_path, layer):
     model = mlp(layer(5))

@@ -283,6 +283,7 @@ def fitted(made, settings=None):
         return made.fit(data, epochs=4, verbose=0).history["loss"]
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("edits", EDITS)
 def test_fit_trains_the_same_without_the_loop(edits):
     switched, plain = model(), model()
@@ -294,6 +295,7 @@ def test_fit_trains_the_same_without_the_loop(edits):
     assert settings._maps.vectorized_count
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("edits", EDITS)
 def test_under_a_plan_too_and_back_again(edits):
     switched, plain = model(), model()

@@ -61,6 +61,7 @@ def test_a_loop_around_one_cell_is_told_by_its_for_statement(seen):
     assert found.tracing_s == pytest.approx(5.0 * found.op_share)
 
 
+@pytest.mark.deep
 def test_a_loop_over_layers_cannot_be_written_otherwise(seen):
     layers = [keras.layers.LayerNormalization() for _ in range(60)]
 
@@ -76,6 +77,7 @@ def test_a_loop_over_layers_cannot_be_written_otherwise(seen):
     assert find_unrolled_loop(seen, 5.0) is None
 
 
+@pytest.mark.deep
 def test_a_layer_that_unrolls_is_told_by_where_it_is_made(seen):
     recurrent = keras.layers.GRU(4, unroll=True, reset_after=False)
 

@@ -101,6 +101,7 @@ def test_xla_compiles_it_with_the_step():
     assert moved.distance(plain) < 1e-3
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("divisors", [(255.0,), (255.0, 100.0, 100.0)])
 def test_fit_trains_and_validates_the_same_model(divisors):
     """Another dataset for each call, whose function holds a number of its own."""

@@ -47,6 +47,7 @@ def trained(edits: tuple[StepEdit, ...], *, known: bool) -> keras.Model:
     return made
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("edits", [(JitCompile(),), (JitCompile(), FlatUpdates())])
 def test_it_is_counted_as_written(edits: tuple[StepEdit, ...], known: bool) -> None:

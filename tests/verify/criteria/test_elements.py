@@ -302,6 +302,7 @@ def passes(dataset: Dataset) -> list[list[str]]:
     return sample_digests(dataset, epochs=10, max_s=20)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("lie", FROZEN)
 def test_a_frozen_augmentation_is_noticed(lie):
     original, frozen = (passes(make()) for make in FROZEN[lie])
@@ -348,6 +349,7 @@ HONEST = {
 }
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize(
     ("case", "edits"), [(case, edits) for case, all_edits in HONEST.items() for edits in all_edits]
 )
@@ -501,6 +503,7 @@ def flips(rng: random.Random, samples: int, epochs: int, variants: int = 2) -> l
     return [[f"{i} {rng.randrange(variants)}" for i in range(samples)] for _ in range(epochs)]
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize(("samples", "epochs"), [(200, 2), (1000, 2), (12, 20), (40, 10)])
 @pytest.mark.parametrize("variants", [2, 4, 1000])
 def test_chance_is_seldom_taken_for_frozen(samples, epochs, variants):
@@ -578,6 +581,7 @@ def uneven(image, label):
     return tf.cast(tf.image.rot90(image), tf.float32) / tf.cast(busy, tf.float32), label
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("randomly", [False, True])
 @pytest.mark.parametrize("seed", [None, 9])
 def test_what_comes_in_any_order_is_compared_in_order(randomly, seed):

@@ -133,6 +133,7 @@ LIES = {
 }
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("lie", LIES)
 def test_a_lie_is_refused(model, prove, lie):
     proof = prove(LIES[lie](model))
@@ -209,6 +210,7 @@ class Telling(keras.Sequential):
         return dict.fromkeys(self.names, loss)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     ("names", "kind", "passes"),
     [

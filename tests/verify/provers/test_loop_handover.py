@@ -242,6 +242,7 @@ class Handing(JobListener):
         return JobResult(machine=machine)
 
 
+@pytest.mark.every(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("loop", [DATASET, ARRAYS], ids=["dataset", "arrays"])
 def test_a_loop_is_proved_and_timed_in_a_process_of_its_own(loop, tmp_path, monkeypatch):

@@ -129,6 +129,7 @@ def test_layers_that_drop_at_random_draw_more(tmp_path: Path) -> None:
     assert "without dropout" in found.detail
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     ("metric", "told"), [([], ""), (["accuracy"], "accuracy"), ([Longest()], "longest")]
 )
@@ -194,6 +195,7 @@ def filled_to_8() -> tf.data.Dataset:
 BOTH = PadLengths(multiple=8, axes=LENGTHS[:1], has_validation=True)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize(
     ("make", "data", "detail"),
     [

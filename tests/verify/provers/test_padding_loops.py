@@ -99,6 +99,7 @@ def test_a_model_that_masks_them_learns_the_same(returns: str) -> None:
     assert found.kind == "rounding"
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     ("training", "detail"),
     [

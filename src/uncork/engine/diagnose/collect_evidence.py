@@ -128,7 +128,9 @@ def _padding(context: EvidenceContext) -> BatchPadding | None:
 
 def _speedup_without_metrics(context: EvidenceContext) -> Comparison | None:
     changed = context.subject.runner_without_metrics() if context.is_step_dominant else None
-    return changed and context.compare("measuring the step without its metrics", changed)
+    if changed is None:
+        return None
+    return context.compare("measuring the step without its metrics", changed)
 
 
 def _kernels(context: EvidenceContext) -> tuple[KernelGroup, ...]:

@@ -29,7 +29,7 @@ def read_batch_shapes(feed: Feed, model: Any, seconds: float) -> list[BatchShape
         >>> import keras, tensorflow as tf
         >>> data = tf.data.Dataset.from_tensor_slices([3, 5]).map(lambda size: tf.zeros((2, size)))
         >>> model = keras.Sequential([keras.Input((None,)), keras.layers.Identity()])
-        >>> [shape for (shape,) in read_batch_shapes(Feed(x=data), model, seconds=60.0)[:3]]
+        >>> [shape for (shape,) in read_batch_shapes(Feed(x=data), model, seconds=1.0)[:3]]
         [(2, 3), (2, 5), (2, 3)]
     """
     found: list[BatchShapes] = []
