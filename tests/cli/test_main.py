@@ -338,3 +338,20 @@ def test_a_tuning_that_is_not_complete_stands_beside_an_earlier_one(
     (saved / "plan.json").unlink()
     assert main(["tune", "--quiet", "train.py"]) == exit_codes.INTERRUPTED
     assert parse_plan((saved / "plan.json").read_bytes()).notes == ("interrupted",)
+
+
+def test_explain_prints_the_page_of_a_cause(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "cache_missing"]) == 0
+    assert capsys.readouterr().out.startswith("# cache_missing\n")
+
+
+def test_explain_without_a_name_lists_all_names(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain"]) == 0
+    assert {"serial_map", "parallel_map"} <= set(capsys.readouterr().out.split())
+
+
+def test_explain_of_an_unknown_name_says_what_to_type(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["explain", "serial_maps"]) == 2
+    assert "uncork explain serial_map" in capsys.readouterr().err

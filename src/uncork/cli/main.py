@@ -43,6 +43,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _call(options: argparse.Namespace) -> int:
     # Imported here: each verb pays for what it uses, and --help for nothing.
+    if options.verb == "explain":
+        from uncork.cli.explain import explain  # noqa: PLC0415
+
+        return explain(options)
     from uncork.cli import diff as patching  # noqa: PLC0415
     from uncork.cli import verbs  # noqa: PLC0415
 

@@ -21,6 +21,7 @@ examples:
   uncork tune train.py --data photos           try optimizations; write plan.json
   uncork run --plan plan.json train.py --data photos
   uncork diff plan.json                        print the plan as a patch to your source
+  uncork explain cache_missing                 print what a cause means and what to do
 
 exit codes: 0 done, 1 the script failed, 2 wrong use, 3 nothing to measure, 130 interrupted
 """
@@ -54,6 +55,7 @@ def build_parser() -> argparse.ArgumentParser:
         )
     )
     _report(verbs.add_parser("report", help="show a saved diagnosis or plan again"))
+    _explain(verbs.add_parser("explain", help="print the page of a cause or an optimization"))
     return top
 
 
@@ -180,6 +182,15 @@ def _report(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("file", type=Path, help="a saved diagnosis.json or plan.json")
     verb.add_argument("--html", type=Path, metavar="FILE", help="also write the HTML report here")
     _confidential(verb)
+
+
+def _explain(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument(
+        "name",
+        nargs="?",
+        metavar="NAME",
+        help="a cause of a diagnosis or an optimization of a plan (default: list all names)",
+    )
 
 
 def _training(verb: argparse.ArgumentParser) -> None:
