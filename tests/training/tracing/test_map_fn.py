@@ -292,7 +292,7 @@ def test_fit_trains_the_same_without_the_loop(edits):
     for ours, theirs in zip(switched.variables, plain.variables, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-5)
     assert not {"train_step", "make_train_function"} & set(vars(switched))
-    assert settings._maps.vectorized_count
+    assert settings._transforms.map_vectorizer.vectorized_count
 
 
 @pytest.mark.every(2)
@@ -309,9 +309,9 @@ def test_under_a_plan_too_and_back_again(edits):
     assert planned._functions["train_function"] is function
     assert told == []
     fitted(switched)
-    replaced = planned._maps.vectorized_count
+    replaced = planned._transforms.map_vectorizer.vectorized_count
     assert fitted(switched)
-    assert planned._maps.vectorized_count == replaced, "the user's own step is traced as written"
+    assert planned._transforms.map_vectorizer.vectorized_count == replaced, "the user's own step is traced as written"
 
 
 def test_where_every_map_stays_a_trial_is_refused():
@@ -361,5 +361,5 @@ def test_a_train_step_of_the_user_s_own():
         made.compile("adam")
         settings = StepSettings(made, edits)
         histories.append(fitted(made, settings.active()))
-    assert settings._maps.vectorized_count
+    assert settings._transforms.map_vectorizer.vectorized_count
     np.testing.assert_allclose(*histories, rtol=1e-4)
