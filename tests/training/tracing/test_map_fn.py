@@ -311,7 +311,9 @@ def test_under_a_plan_too_and_back_again(edits):
     fitted(switched)
     replaced = planned._transforms.map_vectorizer.vectorized_count
     assert fitted(switched)
-    assert planned._transforms.map_vectorizer.vectorized_count == replaced, "the user's own step is traced as written"
+    assert planned._transforms.map_vectorizer.vectorized_count == replaced, (
+        "the user's own step is traced as written"
+    )
 
 
 def test_where_every_map_stays_a_trial_is_refused():
