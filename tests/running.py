@@ -27,7 +27,6 @@ def run_uncork(*args: object, cwd: Path, **options: object) -> subprocess.Comple
 
 
 def run_python(*args: object, cwd: Path, **options: object) -> subprocess.CompletedProcess[str]:
-    start_fork_server()
     given = {"stdin": subprocess.DEVNULL, "env": environment(cwd), **options}
     return subprocess.run(
         [sys.executable, *map(str, args)],
@@ -60,13 +59,16 @@ def restore_sigint() -> None:
 
 
 @functools.cache
-def start_fork_server() -> None:
+def start_fork_server() -> dict[str, str]:
     """Let processes that need TensorFlow be forks of one that has imported it.
 
     ``quick_start/sitecustomize.py`` makes them so, where it is in ``PYTHONPATH``.
+
+    Returns:
+        The variable that such a process needs. Processes without it start as a user's do.
     """
     if str(_QUICK_START) not in os.environ.get("PYTHONPATH", "").split(os.pathsep):
-        return
+        return {}
     folder = tempfile.mkdtemp(prefix="fork-server-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     address = str(Path(folder, "socket"))
@@ -74,14 +76,13 @@ def start_fork_server() -> None:
     pipe = subprocess.PIPE
     server = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
     assert server.stdout is not None
-    if server.stdout.readline() == b"ready\n":
-        os.environ[_SERVER] = address
+    return {_SERVER: address} if server.stdout.readline() == b"ready\n" else {}
 
 
 def environment(cwd: Path) -> dict[str, str]:
     temp = cwd / "temp"
     temp.mkdir(exist_ok=True)
-    return {**os.environ, "TMPDIR": str(temp)}
+    return {**os.environ, "TMPDIR": str(temp), **start_fork_server()}
 
 
 def environment_with_tests(cwd: Path) -> dict[str, str]:
