@@ -97,10 +97,11 @@ model.compile("adam", "mse", metrics=["mae"])
 data = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(2048, seed=3).batch(1024)
 model.fit(data, epochs=2, verbose=0)
 import psutil
-before = psutil.Process().memory_info().rss
 freed = np.ones(32 * 2**20)
+held = psutil.Process().memory_info().rss
 del freed
-print("MB that stay", (psutil.Process().memory_info().rss - before) // 2**20)
+given_back = held - psutil.Process().memory_info().rss
+print("MB that stay", 256 - given_back // 2**20)
 """
 
 
@@ -164,7 +165,7 @@ def test_the_script_keeps_what_it_frees(made):
     assert done.returncode == 0, done.stderr
     assert "without the plan" not in done.stderr
     assert megabytes(plain.stdout) <= 20
-    assert megabytes(done.stdout) >= 100
+    assert megabytes(done.stdout) >= 200
 
 
 @glibc
