@@ -25,7 +25,8 @@ from benchmarks.introductions.stand_ins import FOLDERS, STORE, made
 from benchmarks.machine import machine
 from uncork.core.base.machine import Machine
 from uncork.core.base.record import Record, to_json, write_atomically
-from uncork.core.documents.plan import Plan, parse_plan
+from uncork.core.documents.plan import Plan
+from uncork.core.documents.plan_file import parse_plan
 
 _ROOT: Final = Path(__file__).parents[2]
 _RECORDS: Final = _ROOT / "benchmarks" / "records"

@@ -11,7 +11,8 @@ from benchmarks.loops.losses import apart, printed
 from benchmarks.loops.scripts import Loop
 from benchmarks.truth.processes import run
 from uncork.core.base.record import Record
-from uncork.core.documents.plan import Plan, Speedup, parse_plan
+from uncork.core.documents.plan import Plan, Speedup
+from uncork.core.documents.plan_file import parse_plan
 
 _UNCORK: Final = (sys.executable, "-m", "uncork")
 _EPOCHS: Final = 3

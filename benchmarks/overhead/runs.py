@@ -15,7 +15,7 @@ from benchmarks.truth.plain import Plain
 from benchmarks.truth.processes import run
 from uncork.core.base.measurement import Comparison, compare
 from uncork.core.base.record import Record, write_atomically
-from uncork.core.documents.plan import serialize_plan
+from uncork.core.documents.plan_file import serialize_plan
 
 # The first epoch of a script traces, fills buffers and caches.
 _TRIED_EPOCHS: Final = 4

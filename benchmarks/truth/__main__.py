@@ -21,7 +21,7 @@ from benchmarks.truth.page import page
 from benchmarks.truth.plain import Plain, train
 from uncork import __version__
 from uncork.core.base.record import Record, digest, from_json, replace, to_json, write_atomically
-from uncork.core.documents.plan import serialize_plan
+from uncork.core.documents.plan_file import serialize_plan
 
 _HERE: Final = Path(__file__).parent
 _SOURCES: Final = Path(__file__).parents[2] / "src" / "uncork"

@@ -14,7 +14,8 @@ from benchmarks.truth.processes import run
 from uncork.core.base.record import Record, from_json, replace
 from uncork.core.documents.diagnosis import Diagnosis, WorkloadDiagnosis
 from uncork.core.documents.job import JobResult
-from uncork.core.documents.plan import Plan, Policy, parse_plan
+from uncork.core.documents.plan import Plan, Policy
+from uncork.core.documents.plan_file import parse_plan
 from uncork.engine.commands.tune import create_plan
 
 _DIAGNOSE_S: Final = 6

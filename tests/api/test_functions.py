@@ -23,7 +23,8 @@ from uncork.api import functions as api
 from uncork.api.display import Displayable
 from uncork.core.base.errors import NothingToMeasure, PlanRefused, WrongUse
 from uncork.core.base.record import replace
-from uncork.core.documents.plan import Plan, Policy, serialize_plan
+from uncork.core.documents.plan import Plan, Policy
+from uncork.core.documents.plan_file import serialize_plan
 from uncork.core.edits.pipeline import DiskCache, Prefetch
 from uncork.core.edits.step import JitCompile, LargerBatch, StepsPerExecution
 from uncork.engine.apply.batch_schedule import is_resumed

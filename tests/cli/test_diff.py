@@ -11,7 +11,7 @@ from uncork.cli import diff as patching
 from uncork.cli.main import main
 from uncork.core.base import exit_codes
 from uncork.core.base.record import digest, replace
-from uncork.core.documents.plan import serialize_plan
+from uncork.core.documents.plan_file import serialize_plan
 from uncork.core.edits.step import FlatUpdates, JitCompile
 from uncork.engine.commands import diff as patches
 from uncork.engine.process.worker_process import Script

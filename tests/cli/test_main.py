@@ -18,7 +18,8 @@ from uncork.cli.main import main
 from uncork.cli.parser import build_parser
 from uncork.core.base import exit_codes
 from uncork.core.base.record import to_json
-from uncork.core.documents.plan import PLAN_SCHEMA, parse_plan, serialize_plan
+from uncork.core.documents.plan import PLAN_SCHEMA
+from uncork.core.documents.plan_file import parse_plan, serialize_plan
 
 
 @pytest.fixture

@@ -8,7 +8,8 @@ from records import STEPS, diagnosis, plan, stage, workload_diagnosis
 from uncork.core.base.errors import PlanRefused, describe_error, quote
 from uncork.core.base.measurement import compare
 from uncork.core.base.record import replace, to_json
-from uncork.core.documents.plan import Policy, parse_plan, seal_plan, serialize_plan
+from uncork.core.documents.plan import Policy
+from uncork.core.documents.plan_file import parse_plan, seal_plan, serialize_plan
 from uncork.core.edits.pipeline import DiskCache
 from uncork.core.edits.step import ArrayArguments, DtypePolicy, LayersInInput
 from uncork.core.evidence.callbacks import CallbackCost, Validation

@@ -19,7 +19,8 @@ from running import Run, Write, environment, remaining_temporary_files, restore_
 from short_worker import replace_worker
 from uncork.core.base.record import from_json
 from uncork.core.documents.diagnosis import Diagnosis
-from uncork.core.documents.plan import Policy, parse_plan
+from uncork.core.documents.plan import Policy
+from uncork.core.documents.plan_file import parse_plan
 from uncork.core.edits.edit import Guarantee
 from uncork.core.edits.step import DtypePolicy, JitCompile, StepEdit
 from uncork.engine.commands.diagnose import list_trainings

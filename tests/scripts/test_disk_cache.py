@@ -17,7 +17,8 @@ from records import STEPS, plan, workload_diagnosis
 from running import Run, environment, restore_sigint, run_python
 from short_worker import replace_worker
 from uncork.core.base.record import replace
-from uncork.core.documents.plan import Plan, Policy, parse_plan, serialize_plan
+from uncork.core.documents.plan import Plan, Policy
+from uncork.core.documents.plan_file import parse_plan, serialize_plan
 from uncork.core.edits.pipeline import DiskCache, Prefetch, SplitMap
 from uncork.engine.commands.tune import tune
 from uncork.engine.process.worker_process import Script

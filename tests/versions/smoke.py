@@ -14,7 +14,8 @@ import pytest
 
 from uncork.core.base.record import from_json
 from uncork.core.documents.diagnosis import Diagnosis
-from uncork.core.documents.plan import Plan, load_plan
+from uncork.core.documents.plan import Plan
+from uncork.core.documents.plan_file import load_plan
 
 SCRIPT = """\
 import keras

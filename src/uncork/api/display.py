@@ -10,7 +10,8 @@ from typing import Generic, TypeVar
 from uncork.core.base.errors import WrongUse
 from uncork.core.base.record import to_json, write_atomically
 from uncork.core.documents.diagnosis import Diagnosis, Explanation
-from uncork.core.documents.plan import Plan, serialize_plan
+from uncork.core.documents.plan import Plan
+from uncork.core.documents.plan_file import serialize_plan
 from uncork.report.html.page import diagnosis_html, plan_html, save_report
 from uncork.report.terminal.explanation import explanation_text
 from uncork.report.terminal.page import diagnosis_text, plan_text

@@ -24,7 +24,8 @@ from uncork.core.base.journal import Journal
 from uncork.core.base.record import replace
 from uncork.core.documents.diagnosis import Diagnosis, Explanation, Overhead
 from uncork.core.documents.job import JobResult
-from uncork.core.documents.plan import Plan, Policy, Speedup, load_plan
+from uncork.core.documents.plan import Plan, Policy, Speedup
+from uncork.core.documents.plan_file import load_plan
 from uncork.core.edits.edit import GUARANTEES, Guarantee
 from uncork.engine.apply.plan_listener import PlanListener
 from uncork.engine.commands.confirm import withdraw_plan

@@ -12,7 +12,8 @@ from uncork.cli.output_files import check_writable, unwritable_error
 from uncork.core.base import exit_codes
 from uncork.core.base.errors import WrongUse
 from uncork.core.base.record import write_atomically
-from uncork.core.documents.plan import Plan, parse_plan
+from uncork.core.documents.plan import Plan
+from uncork.core.documents.plan_file import parse_plan
 from uncork.engine.commands import diff as patches
 from uncork.engine.process.worker_process import Script
 from uncork.report.terminal.progress import Progress

@@ -19,7 +19,8 @@ from uncork.core.base.errors import WrongUse
 from uncork.core.base.record import to_json, write_atomically
 from uncork.core.documents import diagnosis
 from uncork.core.documents.diagnosis import Diagnosis
-from uncork.core.documents.plan import Plan, Policy, parse_plan, serialize_plan
+from uncork.core.documents.plan import Plan, Policy
+from uncork.core.documents.plan_file import parse_plan, serialize_plan
 from uncork.core.evidence.storage import folder_name_refusal
 from uncork.engine.commands import diagnose as diagnose_command
 from uncork.engine.commands import run as run_command

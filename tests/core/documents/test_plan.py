@@ -8,8 +8,9 @@ import pytest
 from records import STEPS, empty_plan, plan
 from uncork.core.base.errors import PlanRefused
 from uncork.core.base.record import replace
-from uncork.core.documents.plan import PLAN_SCHEMA, Policy, parse_plan, seal_plan, serialize_plan
-from uncork.core.documents.plan import _digest as seal_of
+from uncork.core.documents.plan import PLAN_SCHEMA, Policy
+from uncork.core.documents.plan_file import _digest as seal_of
+from uncork.core.documents.plan_file import parse_plan, seal_plan, serialize_plan
 from uncork.core.edits.pipeline import PipelineEdit
 from uncork.core.edits.step import StepEdit
 

@@ -23,6 +23,7 @@ from uncork.engine.apply.loop_datasets import _EDITED
 from uncork.engine.apply.machine_match import check_precision, machine_differences
 from uncork.engine.apply.memory_budget import check_cache_memory
 from uncork.engine.apply.plan_listener import PlanListener
+from uncork.engine.apply.plan_notices import PlanNotices
 from uncork.measure.machine.devices import accelerators
 from uncork.measure.machine.probe import available_memory_bytes, probe_host
 from uncork.pipeline.analysis.input_files import named_file_bytes
@@ -280,13 +281,13 @@ def test_what_does_itself_what_keras_does_keeps_to_the_keras_it_was_proved_with(
 ) -> None:
     here = replace(probe_host(accelerators()), keras="3.0.5")
     made = replace(with_edits(edit), machine=here)
-    PlanListener(made, strict=False)._tell_machine()
+    PlanNotices(made, strict=False).compare_machine()
     assert "Keras: 3.0.5" in capsys.readouterr().err
     if refused:
         with pytest.raises(PlanRefused, match=r"Keras 3\.0\.5"):
-            PlanListener(made, strict=True)._tell_machine()
+            PlanNotices(made, strict=True).compare_machine()
     else:
-        PlanListener(made, strict=True)._tell_machine()
+        PlanNotices(made, strict=True).compare_machine()
 
 
 def test_loops_in_a_model_s_own_step_are_outlined_where_its_code_is_compared() -> None:

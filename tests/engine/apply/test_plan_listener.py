@@ -23,7 +23,8 @@ from running import (
     restore_sigint,
     run_python,
 )
-from uncork.core.documents.plan import PLAN_SCHEMA, serialize_plan
+from uncork.core.documents.plan import PLAN_SCHEMA
+from uncork.core.documents.plan_file import serialize_plan
 
 pytestmark = pytest.mark.slow
 

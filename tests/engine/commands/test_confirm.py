@@ -10,7 +10,7 @@ import pytest
 from records import MACHINE, measurement, plan
 from uncork.core.base.record import replace
 from uncork.core.documents.job import Confirmation, JobResult
-from uncork.core.documents.plan import parse_plan, serialize_plan
+from uncork.core.documents.plan_file import parse_plan, serialize_plan
 from uncork.core.edits.edit import LoaderCache, ValidationInput
 from uncork.core.edits.pipeline import Cache
 from uncork.core.edits.step import MicroBatches

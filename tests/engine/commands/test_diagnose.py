@@ -10,7 +10,8 @@ import pytest
 
 from uncork.core.base.record import from_json
 from uncork.core.documents.diagnosis import Diagnosis
-from uncork.core.documents.plan import Plan, parse_plan
+from uncork.core.documents.plan import Plan
+from uncork.core.documents.plan_file import parse_plan
 from uncork.optimizations.order import OPTIMIZATIONS
 
 EXAMPLES = Path(__file__).parents[3] / "examples"

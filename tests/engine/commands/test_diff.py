@@ -16,7 +16,8 @@ from running import Run, Write, environment, run_python
 from uncork.core.base.errors import PatchRefused, PlanRefused, WrongUse
 from uncork.core.base.record import digest, replace
 from uncork.core.documents.job import CheckJob, JobResult
-from uncork.core.documents.plan import Plan, parse_plan
+from uncork.core.documents.plan import Plan
+from uncork.core.documents.plan_file import parse_plan
 from uncork.core.documents.workload import Workload
 from uncork.core.edits.step import DtypePolicy, JitCompile, StepsPerExecution
 from uncork.engine.commands import diff as patches

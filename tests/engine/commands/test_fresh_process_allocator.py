@@ -19,7 +19,8 @@ from uncork.capture.script import run_script
 from uncork.core.base.errors import EditRefused
 from uncork.core.base.record import replace
 from uncork.core.documents.job import JobResult, ProcessJob, ProcessTrial
-from uncork.core.documents.plan import Plan, PlanStep, Proof, serialize_plan
+from uncork.core.documents.plan import Plan, PlanStep, Proof
+from uncork.core.documents.plan_file import serialize_plan
 from uncork.core.edits.edit import KeepFreedMemory
 from uncork.core.edits.step import DtypePolicy
 from uncork.engine.commands.fresh_process import MEMORY_TRIAL

@@ -21,7 +21,8 @@ from uncork.capture.script import run_script
 from uncork.core.base.measurement import Measurement
 from uncork.core.base.record import replace
 from uncork.core.documents.job import BackendJob, ConfirmJob, JobResult, PlanJob, ProcessTrial
-from uncork.core.documents.plan import NO_TIME_REASON, Plan, PlanStep, Policy, Proof, serialize_plan
+from uncork.core.documents.plan import NO_TIME_REASON, Plan, PlanStep, Policy, Proof
+from uncork.core.documents.plan_file import serialize_plan
 from uncork.core.edits.edit import KerasBackend
 from uncork.engine.commands.fresh_process import BACKEND_TRIAL
 from uncork.engine.process import worker_process as processes

@@ -18,14 +18,8 @@ from uncork.capture.base.stop import StopScript
 from uncork.capture.script import run_script
 from uncork.core.base.record import replace
 from uncork.core.documents.job import JobResult, ProcessJob, ProcessTrial
-from uncork.core.documents.plan import (
-    INTRA_OP_THREADS_VARIABLE,
-    Plan,
-    PlanStep,
-    Policy,
-    Proof,
-    serialize_plan,
-)
+from uncork.core.documents.plan import INTRA_OP_THREADS_VARIABLE, Plan, PlanStep, Policy, Proof
+from uncork.core.documents.plan_file import serialize_plan
 from uncork.core.edits.edit import IntraOpThreads
 from uncork.core.edits.step import JitCompile, LargerBatch, StepsPerExecution
 from uncork.engine.commands.fresh_process import THREADS_TRIAL

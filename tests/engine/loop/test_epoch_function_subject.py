@@ -12,7 +12,7 @@ from running import Run, Write
 from uncork.capture.base.listener import StepCall
 from uncork.core.base.record import from_json, replace
 from uncork.core.documents.diagnosis import Diagnosis
-from uncork.core.documents.plan import serialize_plan
+from uncork.core.documents.plan_file import serialize_plan
 from uncork.core.edits.pipeline import Cache
 from uncork.engine.loop.epoch_function_subject import (
     EpochFunctionRunner,

@@ -15,7 +15,7 @@ from records import STEPS, WORKLOAD, plan, workload_diagnosis
 from running import Run, Write
 from uncork.core.base.record import from_json, replace
 from uncork.core.documents.diagnosis import Diagnosis
-from uncork.core.documents.plan import serialize_plan
+from uncork.core.documents.plan_file import serialize_plan
 from uncork.core.edits.step import (
     DtypePolicy,
     JitCompile,

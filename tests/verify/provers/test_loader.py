@@ -17,7 +17,7 @@ from uncork.capture.base.listener import FitCall
 from uncork.core.base.errors import EditRefused, PlanRefused
 from uncork.core.base.journal import Journal
 from uncork.core.base.record import replace
-from uncork.core.documents.plan import parse_plan, serialize_plan
+from uncork.core.documents.plan_file import parse_plan, serialize_plan
 from uncork.core.edits.edit import ArrayFeed, LoaderCache, LoaderProcesses, LoaderWorkers
 from uncork.core.edits.pipeline import Cache
 from uncork.engine.apply.plan_listener import PlanListener

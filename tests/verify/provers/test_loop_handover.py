@@ -19,7 +19,8 @@ from uncork.capture.script import run_script
 from uncork.core.base.journal import Journal
 from uncork.core.base.record import replace
 from uncork.core.documents.job import JobResult, ProcessJob, TuneJob
-from uncork.core.documents.plan import Plan, serialize_plan
+from uncork.core.documents.plan import Plan
+from uncork.core.documents.plan_file import serialize_plan
 from uncork.core.edits.edit import KeepFreedMemory
 from uncork.engine.loop.step_switch import StepSwitch
 from uncork.engine.process.worker_process import Script, run_worker

@@ -11,7 +11,7 @@ import uncork
 from records import STEPS, plan, workload_diagnosis
 from uncork.core.base.errors import PlanRefused
 from uncork.core.base.record import replace
-from uncork.core.documents.plan import parse_plan, serialize_plan
+from uncork.core.documents.plan_file import parse_plan, serialize_plan
 from uncork.core.edits.pipeline import PyFunctionCache
 from uncork.engine.fit.fit_subject import FitSubject
 from uncork.pipeline.ir.python_functions import python_digest

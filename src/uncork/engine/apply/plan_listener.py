@@ -20,7 +20,6 @@ from uncork.core.edits.step import (
     ReuseIterator,
     TfFunction,
     find_map_on_device,
-    has_reimplemented_math,
     has_tf_function,
     select_function_edits,
 )
@@ -39,8 +38,8 @@ from uncork.engine.apply.machine_match import (
     check_precision,
     check_threads,
     library_differences,
-    machine_differences,
 )
+from uncork.engine.apply.plan_notices import PlanNotices, other_data
 from uncork.engine.loop.step_lookup import (
     NO_STEP_FUNCTION,
     find_step_around,
@@ -81,6 +80,7 @@ class PlanListener(PassThroughListener):
     def __init__(self, plan: Plan, *, strict: bool, whole_process: bool = False) -> None:
         self.plan = plan
         self.strict = strict
+        self.notices = PlanNotices(plan, strict=strict)
         self.wants_loops = plan.before.workload.kind == "custom_loop" and bool(plan.edits)
         edits = plan.pipeline_edits or plan.loader_edits or plan.validation_edits
         moved = find_map_on_device(plan.step_edits) if self.wants_loops else None
@@ -91,9 +91,8 @@ class PlanListener(PassThroughListener):
         self._reached = False
         self._other_calls = 0
         self._functions: WeakSet[Any] = WeakSet()
-        self._told_machine = self._told_change = False
         self._trained: Any = None
-        self._data = PlannedDatasets(plan, self._refuse, strict=strict)
+        self._data = PlannedDatasets(plan, self.notices.training_refused, strict=strict)
         self._iterators, self._to_the_end = create_reused_iterators(plan.step_edits), whole_process
 
     @property
@@ -107,7 +106,7 @@ class PlanListener(PassThroughListener):
         if meant.kind != "fit" or call.index != meant.index or not self.plan.edits:
             return self._as_written(call)
         self._data_met = self._step_met = self._process_met = True
-        self._tell_machine()
+        self.notices.compare_machine()
         arguments = dict(call.arguments)
         try:
             validation = planned_validation(self.plan, call)
@@ -132,7 +131,7 @@ class PlanListener(PassThroughListener):
                     planned.flat_group, arguments.get("callbacks")
                 )
         except (EditRefused, PlanRefused) as refusal:
-            self._refuse(refusal, call.at)
+            self.notices.training_refused(refusal, call.at)
             return self._as_written(call)
         with (
             apply_loader_edits(arguments["x"], self.plan.loader_edits),
@@ -176,7 +175,7 @@ class PlanListener(PassThroughListener):
         begun = schedule_start_step(self.plan, call)
         same = step is not None and step.edits == edits and step.schedule_start_step == begun
         if step is None or not same or not step.is_valid_for(call.model):
-            refuse = functools.partial(self._goes_on, call.at, "unmodified")
+            refuse = functools.partial(self.notices.step_continues, call.at, "unmodified")
             step = held[_PLANNED] = PlannedStep(call.model, edits, refuse)
         step.schedule_start_step = begun
         return step
@@ -195,12 +194,7 @@ class PlanListener(PassThroughListener):
     def _arrays_read(self, at: str) -> AbstractContextManager[None]:
         if not has_array_feed(self.plan.loader_edits):
             return nullcontext()
-
-        def refuse(refusal: EditRefused) -> None:
-            if self.strict:
-                raise PlanRefused(refusal.received, refusal.expected, refusal.remedy) from refusal
-            sys.stderr.write(f"uncork: {at} reads its arrays unmodified: {refusal}\n")
-
+        refuse = functools.partial(self.notices.arrays_read_unmodified, at)
         return read_arrays_in_one_thread(refuse)
 
     def _saving(self, arguments: Mapping[str, Any], at: str) -> AsyncCheckpoints:
@@ -210,16 +204,15 @@ class PlanListener(PassThroughListener):
             given, find_async_checkpoints(given) if self.plan.checkpoint_edits else []
         )
         if self.plan.checkpoint_edits and not found.checkpoints:
-            why = "no ModelCheckpoint of Keras writes .keras or .weights.h5"
-            if self.strict:
-                raise PlanRefused(why, "the ModelCheckpoint that was tuned", "tune again")
-            sys.stderr.write(f"uncork: {at} saves synchronously, as the original: {why}\n")
+            self.notices.saves_synchronously(at)
         return found
 
     def _guarded(self, call: FitCall) -> AbstractContextManager[None]:
         if not has_tf_function(self.plan.step_edits):
             return nullcontext()
-        return train_as_graph(call.model, functools.partial(self._goes_on, call.at, "eagerly"))
+        return train_as_graph(
+            call.model, functools.partial(self.notices.step_continues, call.at, "eagerly")
+        )
 
     def loop(self, call: LoopCall, first: Iterator[Any]) -> Iterator[Any]:
         """Let the loop's step run as the plan says; the loop itself goes on."""
@@ -256,7 +249,9 @@ class PlanListener(PassThroughListener):
             if codes == {function_code_digest(function)}:
                 # Of a second one the first training was made by then: nothing ends for its sake.
                 ends = self.strict and not self._step_met
-                step = CompiledStep(function, functools.partial(self._goes_on, at, strict=ends))
+                step = CompiledStep(
+                    function, functools.partial(self.notices.step_continues, at, strict=ends)
+                )
                 self._step_met = True
                 step.mode, step.expected_graph_digests = (
                     mode_of(self.plan.step_edits),
@@ -266,7 +261,7 @@ class PlanListener(PassThroughListener):
             self._other_calls += 1
             if self._other_calls == _PATIENCE:
                 self._step_met = True  # as far as it will be
-                self._goes_on(at, "unmodified", _ANOTHER)
+                self.notices.step_continues(at, "unmodified", _ANOTHER)
 
     def dataset(self, dataset: Any, at: str) -> Any:
         """Iterate over the edited pipeline where a custom loop reads the one the plan knows."""
@@ -275,7 +270,7 @@ class PlanListener(PassThroughListener):
         found = self._data.dataset_for(dataset, at)
         if self._data.is_reached and not self._data_met:
             self._data_met = True
-            self._tell_machine()
+            self.notices.compare_machine()
         return found
 
     def iterator(self, dataset: Any, iterate: Callable[[Any], Any]) -> Any:
@@ -306,22 +301,24 @@ class PlanListener(PassThroughListener):
                 return False
             self._reached = self._data_met = self._step_met = self._process_met = True
             self.wants_loops = False
-            self._refuse(_other_data(), call.at)
+            self.notices.training_refused(other_data(), call.at)
             return False
         self._reached = self._process_met = True
         try:
             check_threads(self.plan)
             check_memory(self.plan)
         except EditRefused as refusal:
-            self._goes_on(call.at, "with the settings of this process", refusal.received)
+            self.notices.step_continues(
+                call.at, "with the settings of this process", refusal.received
+            )
         if not self._edits_the_step():
             return False
         why = self._why_as_it_was(call)
         if why:
             self._step_met = True
-            self._goes_on(call.at, "unmodified", why)
+            self.notices.step_continues(call.at, "unmodified", why)
             return False
-        self._tell_machine()
+        self.notices.compare_machine()
         return True
 
     def _reads_what_was_edited(self, call: LoopCall | StepCall) -> bool:
@@ -333,7 +330,7 @@ class PlanListener(PassThroughListener):
     def _why_as_it_was(self, call: LoopCall | StepCall) -> str:
         """Why its step cannot run as planned, as far as is known before; ``""`` if it can."""
         if not self._edits_data and pads_other_data(self.plan, call):
-            return _other_data().received
+            return other_data().received
         try:
             check_precision(self.plan)
         except EditRefused as refusal:
@@ -346,37 +343,19 @@ class PlanListener(PassThroughListener):
         around_it = [edit for edit in self.plan.step_edits if isinstance(edit, kinds)]
         if self._iterators is not None:
             self._iterators.activate()
-            self._tell_machine()
+            self.notices.compare_machine()
         if len(around_it) == len(self.plan.step_edits):
             self._step_met = True
             return False
         return True
 
-    def _tell_machine(self) -> None:
-        """Once: what was proved on another machine need not be the same here to the last bit."""
-        changed = () if self._told_machine else machine_differences(self.plan.machine)
-        self._told_machine = True
-        libraries = library_differences(self.plan.machine)
-        if self.strict and libraries and has_reimplemented_math(self.plan.step_edits):
-            raise PlanRefused(
-                f"the plan replaces functions of Keras, and was proven with "
-                f"{' and '.join(libraries)}",
-                "the same TensorFlow and Keras",
-                "run 'uncork tune' again, or run without --strict",
-            )
-        if changed:
-            sys.stderr.write(
-                f"uncork: the plan was proven on another machine ({'; '.join(changed)}): "
-                "run 'uncork tune' to make a plan for this one\n"
-            )
-
     def _take(self, at: str, code: CodeType | None, otherwise: str) -> None:
         """Let a step that runs op by op be a graph; say why where there is none."""
         self._step_met = True
         edit = next(e for e in self.plan.step_edits if isinstance(e, TfFunction))
-        step = intercept_eager_step(code, functools.partial(self._goes_on, at))
+        step = intercept_eager_step(code, functools.partial(self.notices.step_continues, at))
         if step is None:
-            self._goes_on(
+            self.notices.step_continues(
                 at, "eagerly" if otherwise is NO_STEP_FUNCTION else "unmodified", otherwise
             )
         else:
@@ -384,18 +363,8 @@ class PlanListener(PassThroughListener):
                 edit.code_digest,
                 edit.number_arguments,
             )
-            step.on_change = functools.partial(self._traced_anew, at)
+            step.on_change = functools.partial(self.notices.step_traced_again, at)
             step.mode, step.expected_graph_digests = mode_of(self.plan.step_edits), self._graphs()
-
-    def _traced_anew(self, at: str, what: str) -> None:
-        """Told once: a loop may change it in every epoch."""
-        if not self._told_change:
-            self._told_change = True
-            sys.stderr.write(
-                f"uncork: the step of {at} is traced again, because '{what}' has changed: the "
-                "proof is "
-                "for the step before this change\n"
-            )
 
     def _graphs(self) -> frozenset[str]:
         """What the step may be traced to; anything under another TensorFlow or Keras.
@@ -405,31 +374,3 @@ class PlanListener(PassThroughListener):
         made_on = self.plan.machine
         other = library_differences(made_on) or bool(made_on.devices) != bool(accelerators())
         return frozenset(() if other else self.plan.graph_digests)
-
-    def _goes_on(self, at: str, how: str, why: str, *, strict: bool | None = None) -> None:
-        if self.strict if strict is None else strict:
-            raise PlanRefused(
-                f"the step of {at} cannot run as planned: {why}",
-                "the step that was tuned",
-                "run 'uncork tune' again to make a plan for this one",
-            )
-        sys.stderr.write(f"uncork: the step of {at} continues {how}: {why}\n")
-
-    def _refuse(self, refusal: EditRefused | PlanRefused, at: str) -> None:
-        # On another backend it would not train as written: before the first step nothing is lost.
-        if self.strict or self.plan.backend:
-            raise PlanRefused(refusal.received, refusal.expected, refusal.remedy) from refusal
-        threads = self.plan.intra_op_threads
-        still = f", except for {threads} thread(s) within a kernel" if threads else ""
-        still += (
-            ", except that its process keeps freed memory" if self.plan.keeps_freed_memory else ""
-        )
-        sys.stderr.write(f"uncork: {at} trains unmodified, without the plan{still}: {refusal}\n")
-
-
-def _other_data() -> PlanRefused:
-    return PlanRefused(
-        "the plan does not fit this loop: its input pipeline has changed (structure or functions)",
-        "the training that was tuned",
-        "run 'uncork tune' again to make a plan for this one",
-    )

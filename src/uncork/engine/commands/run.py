@@ -13,7 +13,8 @@ from uncork.capture.script import print_traceback, run_script
 from uncork.compat.versions import require_tensorflow
 from uncork.core.base import exit_codes
 from uncork.core.base.errors import PlanRefused, ScriptFailed
-from uncork.core.documents.plan import Plan, load_plan
+from uncork.core.documents.plan import Plan
+from uncork.core.documents.plan_file import load_plan
 from uncork.engine.process.worker_process import Script
 
 if TYPE_CHECKING:

@@ -7,11 +7,9 @@ from contextlib import nullcontext
 from dataclasses import replace as replace_fields
 from typing import Any, Final
 
-import tensorflow as tf
-
 from uncork.compat.keras3.model_state import strategy_of
 from uncork.compat.random_state import random_state, set_random_state
-from uncork.core.base.errors import NothingToMeasure, WrongUse, describe_error
+from uncork.core.base.errors import NothingToMeasure, describe_error
 from uncork.core.base.record import replace
 from uncork.core.documents.plan import Proof
 from uncork.core.documents.workload import Workload
@@ -39,7 +37,7 @@ from uncork.pycode.purity.reachability import loader_digest
 from uncork.training.callbacks.batch_hooks import batch_callback_names
 from uncork.training.input.array_feed import has_array_feed
 from uncork.training.input.array_order import SAME_ORDER_MESSAGE, has_same_order_each_epoch
-from uncork.training.input.feed import Feed, count_batch_samples
+from uncork.training.input.feed import Feed, count_batch_samples, require_repeatable
 from uncork.training.input.generator_stream import SharedGenerator
 from uncork.training.input.loader_costs import measure_loader_stages
 from uncork.training.input.loader_edits import has_epoch_hooks, stop_workers, worker_count
@@ -120,7 +118,7 @@ class FitSubject(FitEvidenceSubject):
         )
         self._checkpoint_trial = None
         self._scratch = scratch
-        _check(self.feed)
+        require_repeatable(self.feed)
         pipeline = create_trial_copy(self.feed.dataset, scratch)
         if pipeline is not None:
             self.feed = self.feed.with_dataset(pipeline.dataset)
@@ -391,25 +389,4 @@ class FitSubject(FitEvidenceSubject):
             is_distributed=strategy_of(model) is not None,
             replicas=model.distribute_strategy.num_replicas_in_sync,
             has_default_rewrites=has_default_rewrites(pipeline),
-        )
-
-
-def _check(feed: Feed) -> None:
-    """Refuse what trials cannot read again and again.
-
-    Raises:
-        WrongUse: With what to pass instead.
-    """
-    if feed.kind == "generator" and not isinstance(feed.x, SharedGenerator):
-        raise WrongUse(
-            "the training reads a Python generator, which can be read only once",
-            "data that can be read again: tf.data, arrays or a PyDataset",
-            "wrap it: tf.data.Dataset.from_generator(function, output_signature=...); or let "
-            "each process read it once: uncork tune SCRIPT",
-        )
-    if isinstance(feed.x, tf.distribute.DistributedDataset):
-        raise WrongUse(
-            "the training reads a dataset that is distributed already",
-            "the tf.data.Dataset itself",
-            "remove experimental_distribute_dataset: fit distributes the data under a strategy",
         )

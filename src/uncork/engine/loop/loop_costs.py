@@ -5,6 +5,8 @@ What a loop of the user's own does beside its step: it waits for values, evaluat
 
 from __future__ import annotations
 
+import statistics
+from dataclasses import dataclass, field
 from typing import Final
 
 from uncork.core.evidence.loop import EvaluationCalls, HostSync, LoopLine
@@ -18,6 +20,33 @@ from uncork.measure.profile.line_profiler import (
 from uncork.pycode.frames.stack import format_location
 from uncork.training.variant import VariantRunner
 from uncork.verify.provers.keras_calls import iterator_creation_s
+
+# Between two steps passes what makes a batch; so much longer, and it is the end of an epoch.
+_PAUSE: Final = 20
+_LEAST_PAUSE_S: Final = 0.25
+_REMEMBERED: Final = 64
+
+
+@dataclass
+class StepGaps:
+    """What passes between two calls of the step, call by call.
+
+    Attributes:
+        wall_s: Elapsed seconds.
+        busy_s: What of them the loop's own thread computed.
+    """
+
+    wall_s: list[float] = field(default_factory=list)
+    busy_s: list[float] = field(default_factory=list)
+
+    def add(self, wall_s: float, busy_s: float) -> bool:
+        """Count one; False for a pause, which is none."""
+        usual = statistics.median(self.wall_s[-_REMEMBERED:]) if self.wall_s else wall_s
+        if wall_s > max(_LEAST_PAUSE_S, _PAUSE * usual):
+            return False
+        self.wall_s.append(wall_s)
+        self.busy_s.append(busy_s)
+        return True
 
 
 def loop_lines(times: LineTimes, steps: int, resident_s: float) -> tuple[LoopLine, ...]:

@@ -14,7 +14,6 @@ import statistics
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -31,7 +30,7 @@ from uncork.core.evidence.loop import EvaluationCalls, HostSync
 from uncork.core.evidence.model import OneHotLabels, Transfer
 from uncork.core.evidence.stage import Stage
 from uncork.engine.loop.grouped_loop import MAX_STEP_S, create_grouped_runner
-from uncork.engine.loop.loop_costs import evaluation_calls_cost, host_sync_cost
+from uncork.engine.loop.loop_costs import StepGaps, evaluation_calls_cost, host_sync_cost
 from uncork.engine.loop.loop_driver import LoopDriver
 from uncork.engine.loop.loop_runner import LoopRunner
 from uncork.engine.loop.step_arguments import (
@@ -68,34 +67,8 @@ from uncork.verify.provers.keras_calls import changes_keras_calls, prove_evaluat
 _RESIDENT: Final = "repeatedly"
 _OTHER: Final = "repeatedly, another batch"
 _AS_IT_IS: Final = "unmodified"
-# Between two steps passes what makes a batch; so much longer, and it is the end of an epoch.
-_PAUSE: Final = 20
-_LEAST_PAUSE_S: Final = 0.25
-_REMEMBERED: Final = 64
 # In which proofs record what the step is called with.
 _RECORDED_S: Final = 0.5
-
-
-@dataclass
-class StepGaps:
-    """What passes between two calls of the step, call by call.
-
-    Attributes:
-        wall_s: Elapsed seconds.
-        busy_s: What of them the loop's own thread computed.
-    """
-
-    wall_s: list[float] = field(default_factory=list)
-    busy_s: list[float] = field(default_factory=list)
-
-    def add(self, wall_s: float, busy_s: float) -> bool:
-        """Count one; False for a pause, which is none."""
-        usual = statistics.median(self.wall_s[-_REMEMBERED:]) if self.wall_s else wall_s
-        if wall_s > max(_LEAST_PAUSE_S, _PAUSE * usual):
-            return False
-        self.wall_s.append(wall_s)
-        self.busy_s.append(busy_s)
-        return True
 
 
 class StepLoopSubject(Subject):

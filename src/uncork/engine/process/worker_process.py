@@ -23,7 +23,8 @@ from uncork.core.base.errors import NothingToMeasure, OutOfMemory, UncorkError, 
 from uncork.core.base.journal import Event, read_events
 from uncork.core.base.record import from_json, replace, to_json
 from uncork.core.documents.job import BACKUP_FOLDER_NAME, EXIT_CODE_FILE_NAME, Job, JobResult
-from uncork.core.documents.plan import Plan, serialize_plan
+from uncork.core.documents.plan import Plan
+from uncork.core.documents.plan_file import serialize_plan
 from uncork.engine.process.cluster_guard import require_single_process
 from uncork.engine.process.scratch_folders import remove_leftovers
 

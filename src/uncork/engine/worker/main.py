@@ -42,7 +42,8 @@ from uncork.core.documents.job import (
     TuneJob,
     read_job,
 )
-from uncork.core.documents.plan import Plan, load_plan
+from uncork.core.documents.plan import Plan
+from uncork.core.documents.plan_file import load_plan
 from uncork.engine.process.reached_trainings import no_training_error
 from uncork.measure.machine.allocator import keep_freed_memory
 from uncork.measure.machine.probe import remember_initial_cpus

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from uncork.core.costmodel.step_cost import predict_gain, stages_worth_inlining
+from uncork.core.costmodel.step_cost import predict_gain
+from uncork.core.costmodel.worthwhile_stages import stages_worth_inlining
 from uncork.core.edits.pipeline import InlineMap
 from uncork.optimizations.base.preconditions import pipeline_refusal
 from uncork.optimizations.base.proposal import (

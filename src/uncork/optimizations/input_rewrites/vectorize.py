@@ -15,7 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, final
 
-from uncork.core.costmodel.step_cost import predict_gain, stages_worth_vectorizing
+from uncork.core.costmodel.step_cost import predict_gain
+from uncork.core.costmodel.worthwhile_stages import stages_worth_vectorizing
 from uncork.core.edits.pipeline import VectorizeMap
 from uncork.core.evidence.stage import Stage
 from uncork.optimizations.base.preconditions import pipeline_refusal, shuffle_memory_refusal

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from uncork.core.base.machine import Machine
 from uncork.core.costmodel.attribution import attribute_costs
 from uncork.core.costmodel.cache_candidates import cacheable_forms, is_cache_filled
-from uncork.core.costmodel.step_cost import predict_gain, stages_worth_vectorizing
+from uncork.core.costmodel.step_cost import predict_gain
+from uncork.core.costmodel.worthwhile_stages import stages_worth_vectorizing
 from uncork.core.documents.diagnosis import Cause, Finding, WorkloadDiagnosis
 from uncork.core.evidence.stage import Stage
 from uncork.rules.base.findings import input_finding, waits_for_input

@@ -7,11 +7,8 @@ from typing import Final
 
 from uncork.core.base.machine import Machine
 from uncork.core.costmodel.attribution import attribute_costs
-from uncork.core.costmodel.step_cost import (
-    StepCosts,
-    stages_worth_inlining,
-    stages_worth_vectorizing,
-)
+from uncork.core.costmodel.step_cost import StepCosts
+from uncork.core.costmodel.worthwhile_stages import stages_worth_inlining, stages_worth_vectorizing
 from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
 from uncork.rules.base.findings import costs_bound, input_finding, waits_for_input
 from uncork.rules.base.thresholds import format_ms, stage_label

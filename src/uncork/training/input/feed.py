@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from uncork.compat.keras3.data_adapters import train_validation_split
 from uncork.compat.keras3.trainer import TFEpochIterator, distributed_dataset, release_iterators
+from uncork.core.base.errors import WrongUse
 from uncork.core.documents.workload import DataKind
 from uncork.pipeline.ir.tree import read_pipeline
 from uncork.training.input.array_feed import (
@@ -272,3 +273,24 @@ def _dtype(leaf: Any) -> str:
         return str(tf.as_dtype(dtype).name)
     except TypeError:
         return str(dtype)
+
+
+def require_repeatable(feed: Feed) -> None:
+    """Refuse what trials cannot read again and again.
+
+    Raises:
+        WrongUse: With what to pass instead.
+    """
+    if feed.kind == "generator" and not isinstance(feed.x, SharedGenerator):
+        raise WrongUse(
+            "the training reads a Python generator, which can be read only once",
+            "data that can be read again: tf.data, arrays or a PyDataset",
+            "wrap it: tf.data.Dataset.from_generator(function, output_signature=...); or let "
+            "each process read it once: uncork tune SCRIPT",
+        )
+    if isinstance(feed.x, tf.distribute.DistributedDataset):
+        raise WrongUse(
+            "the training reads a dataset that is distributed already",
+            "the tf.data.Dataset itself",
+            "remove experimental_distribute_dataset: fit distributes the data under a strategy",
+        )

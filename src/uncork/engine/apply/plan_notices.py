@@ -1,0 +1,116 @@
+"""What a run under a plan tells its user: what does not fit, and how the training continues."""
+
+from __future__ import annotations
+
+import sys
+
+from uncork.core.base.errors import EditRefused, PlanRefused
+from uncork.core.documents.plan import Plan
+from uncork.core.edits.step import has_reimplemented_math
+from uncork.engine.apply.machine_match import library_differences, machine_differences
+
+
+class PlanNotices:
+    """Writes to stderr, or ends the script under ``--strict``.
+
+    Args:
+        plan: In force, as far as it fits.
+        strict: What does not fit is an error.
+    """
+
+    def __init__(self, plan: Plan, *, strict: bool) -> None:
+        self._plan = plan
+        self._strict = strict
+        self._compared_machine = self._reported_change = False
+
+    def compare_machine(self) -> None:
+        """Once: what was proved on another machine need not be the same here to the last bit.
+
+        Raises:
+            PlanRefused: Strict, and the plan replaces functions of another Keras.
+        """
+        if self._compared_machine:
+            return
+        self._compared_machine = True
+        changed = machine_differences(self._plan.machine)
+        libraries = library_differences(self._plan.machine)
+        if self._strict and libraries and has_reimplemented_math(self._plan.step_edits):
+            raise PlanRefused(
+                f"the plan replaces functions of Keras, and was proven with "
+                f"{' and '.join(libraries)}",
+                "the same TensorFlow and Keras",
+                "run 'uncork tune' again, or run without --strict",
+            )
+        if changed:
+            sys.stderr.write(
+                f"uncork: the plan was proven on another machine ({'; '.join(changed)}): "
+                "run 'uncork tune' to make a plan for this one\n"
+            )
+
+    def step_traced_again(self, at: str, what: str) -> None:
+        """Told once: a loop may change it in every epoch."""
+        if not self._reported_change:
+            self._reported_change = True
+            sys.stderr.write(
+                f"uncork: the step of {at} is traced again, because '{what}' has changed: the "
+                "proof is for the step before this change\n"
+            )
+
+    def step_continues(self, at: str, how: str, why: str, *, strict: bool | None = None) -> None:
+        """The training goes on without what was planned for its step.
+
+        Raises:
+            PlanRefused: Strict.
+        """
+        if self._strict if strict is None else strict:
+            raise PlanRefused(
+                f"the step of {at} cannot run as planned: {why}",
+                "the step that was tuned",
+                "run 'uncork tune' again to make a plan for this one",
+            )
+        sys.stderr.write(f"uncork: the step of {at} continues {how}: {why}\n")
+
+    def training_refused(self, refusal: EditRefused | PlanRefused, at: str) -> None:
+        """The training goes on without its plan.
+
+        Raises:
+            PlanRefused: Strict, or planned on another backend: it would not train as written, and
+                before the first step nothing is lost.
+        """
+        if self._strict or self._plan.backend:
+            raise PlanRefused(refusal.received, refusal.expected, refusal.remedy) from refusal
+        threads = self._plan.intra_op_threads
+        still = f", except for {threads} thread(s) within a kernel" if threads else ""
+        if self._plan.keeps_freed_memory:
+            still += ", except that its process keeps freed memory"
+        sys.stderr.write(f"uncork: {at} trains unmodified, without the plan{still}: {refusal}\n")
+
+    def arrays_read_unmodified(self, at: str, refusal: EditRefused) -> None:
+        """``fit`` reads its arrays in several threads, as written.
+
+        Raises:
+            PlanRefused: Strict.
+        """
+        if self._strict:
+            raise PlanRefused(refusal.received, refusal.expected, refusal.remedy) from refusal
+        sys.stderr.write(f"uncork: {at} reads its arrays unmodified: {refusal}\n")
+
+    def saves_synchronously(self, at: str) -> None:
+        """No checkpoint of this call can be written beside the training.
+
+        Raises:
+            PlanRefused: Strict.
+        """
+        why = "no ModelCheckpoint of Keras writes .keras or .weights.h5"
+        if self._strict:
+            raise PlanRefused(why, "the ModelCheckpoint that was tuned", "tune again")
+        sys.stderr.write(f"uncork: {at} saves synchronously, as the original: {why}\n")
+
+
+def other_data() -> PlanRefused:
+    """The loop reads another pipeline than the one that was tuned."""
+    return PlanRefused(
+        "the plan does not fit this loop: its input pipeline has changed (structure or functions)",
+        "the training that was tuned",
+        "run 'uncork tune' again to make a plan for this one",
+    )
