@@ -308,7 +308,7 @@ def test_several_trainings_are_listed_and_chosen(write: Write, uncork: Run, tmp_
 def test_files_of_the_user_s_stay_as_they_were(
     write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Checkpoints are written on trial, and steps run; how fast they are is said by decree."""
+    """Checkpoints are written on trial, and steps run; how fast they are is set by the test."""
     write(
         "import atexit, os\nopen('log', 'w').write('begun')\nos.remove('notes')\n"
         "atexit.register(lambda: open('results', 'w').write('of a trial'))\n" + STAGES

@@ -144,7 +144,7 @@ model.fit(data, epochs=int(sys.argv[1]), verbose=0)
 def test_a_script_is_tuned_and_run_end_to_end(
     uncork: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Files are written, read and proved; that it pays is said by decree."""
+    """Files are written, read and proved; that it pays is set by the test."""
     (tmp_path / "train.py").write_text(DRAWING)
     folder = tmp_path / "on disk"
     folder.mkdir()

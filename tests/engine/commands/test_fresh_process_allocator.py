@@ -43,7 +43,7 @@ def tried(monkeypatch: Any, times: float, *, peak: float = 1e9, **of: Any) -> Pl
     measured = replace(
         made.tuned, samples_per_s=times * made.tuned.samples_per_s, block_samples_per_s=blocks
     )
-    judged = Proof(kind="exact", passed=True, detail="by decree")
+    judged = Proof(kind="exact", passed=True, detail="set by the test")
     trial = ProcessTrial(measurement=measured, proof=judged, peak_memory_bytes=int(peak))
     answer = JobResult(machine=FOUR_CORES, process_trial=trial)
     monkeypatch.setattr(processes, "run_worker", lambda *_, **__: answer)

@@ -47,7 +47,7 @@ def faster(times: float) -> Measurement:
 
 
 def trial(times: float, *, passed: bool = True) -> Callable[..., JobResult]:
-    proof = Proof(kind="resampled", passed=passed, detail="by decree")
+    proof = Proof(kind="resampled", passed=passed, detail="set by the test")
     found = ProcessTrial(measurement=faster(times), proof=proof)
     return lambda *_, **__: JobResult(machine=FOUR_CORES, process_trial=found)
 
@@ -83,7 +83,7 @@ def test_what_is_faster_and_proved_takes_the_place_of_the_steps_of_tensorflow(mo
 
 @pytest.mark.parametrize(
     ("answer", "words"),
-    [(trial(1.05), "not proven"), (trial(3.0, passed=False), "not proven: by decree")],
+    [(trial(1.05), "not proven"), (trial(3.0, passed=False), "not proven: set by the test")],
 )
 def test_what_is_not_leaves_the_plan_as_it_was(monkeypatch, script, answer, words):
     found = tried(monkeypatch, script, answer)

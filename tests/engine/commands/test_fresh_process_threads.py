@@ -46,7 +46,7 @@ def tried(monkeypatch: Any, times: float, *, proof: str = "exact", **of: Any) ->
     measured = replace(
         made.tuned, samples_per_s=times * made.tuned.samples_per_s, block_samples_per_s=blocks
     )
-    judged = Proof(kind=proof, passed=True, detail="by decree")
+    judged = Proof(kind=proof, passed=True, detail="set by the test")
     trial = ProcessTrial(measurement=measured, proof=judged)
     answer = JobResult(machine=FOUR_CORES, process_trial=trial)
     monkeypatch.setattr(processes, "run_worker", lambda *_, **__: answer)
@@ -71,7 +71,7 @@ def test_the_guarantee_is_what_was_proved(monkeypatch):
     assert last(tried(monkeypatch, 1.5, proof="rounding")).guarantee == "rounding"
     strict = tried(monkeypatch, 1.5, proof="rounding", policy=Policy(loosest_guarantee="exact"))
     assert last(strict).outcome == "rejected"
-    assert last(strict).reason == "only rounding: by decree"
+    assert last(strict).reason == "only rounding: set by the test"
 
 
 def test_a_trifle_is_not_worth_it(monkeypatch):
@@ -85,7 +85,7 @@ def test_one_block_that_something_else_slowed_is_no_reason(monkeypatch, slowed, 
     made = replace(PLAN, tuned=tuned)
     theirs = (*[40.0] * slowed, *[150.0] * (4 - slowed))
     measured = replace(tuned, samples_per_s=150.0, block_samples_per_s=theirs)
-    judged = Proof(kind="exact", passed=True, detail="by decree")
+    judged = Proof(kind="exact", passed=True, detail="set by the test")
     answer = JobResult(
         machine=FOUR_CORES, process_trial=ProcessTrial(measurement=measured, proof=judged)
     )

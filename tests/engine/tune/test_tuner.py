@@ -72,10 +72,10 @@ class FakeSubject(Subject):
         raise NotImplementedError
 
     def prove_step(self, version: Variant, kind: Guarantee, budget_s: float) -> Proof:
-        return Proof(kind=kind, passed=True, detail="by decree")
+        return Proof(kind=kind, passed=True, detail="set by the test")
 
     def prove_training(self, version: Variant, budget_s: float) -> Proof:
-        return Proof(kind="training", passed=True, detail="by decree")
+        return Proof(kind="training", passed=True, detail="set by the test")
 
     def restore(self) -> None:
         """Nothing to give back."""
@@ -318,7 +318,7 @@ def test_where_a_larger_batch_is_not_proved_a_smaller_one_is_tried(
 
         def prove_training(self, version: Variant, budget_s: float) -> Proof:
             tried.append(version.step_edits[-1].steps)
-            return Proof(kind="training", passed=tried[-1] <= passes, detail="by decree")
+            return Proof(kind="training", passed=tried[-1] <= passes, detail="set by the test")
 
     subject = Sized({steps: [CLEAR] for steps in (2, 4, 8)})
     policy = Policy(budget_s=FAR, loosest_guarantee="training")
@@ -381,7 +381,7 @@ class InBits(FakeSubject):
         passed = self.enough == "careful" and version.step_edits[-1].steps == 2
         harmed = self.enough != "unclear"
         return Proof(
-            kind=kind, passed=passed, detail="by decree", is_disproved=harmed and not passed
+            kind=kind, passed=passed, detail="set by the test", is_disproved=harmed and not passed
         )
 
 
@@ -408,10 +408,10 @@ class FewBits(Optimization):
             ("last",),
             [1, 2],
             "rejected",
-            "by decree; with last in float32: not proven: by decree",
+            "set by the test; with last in float32: not proven: set by the test",
         ),
-        ("careful", (), [1], "rejected", "by decree"),
-        ("unclear", ("last",), [1], "rejected", "by decree"),
+        ("careful", (), [1], "rejected", "set by the test"),
+        ("unclear", ("last",), [1], "rejected", "set by the test"),
     ],
 )
 def test_what_harms_a_training_is_tried_with_fewer_layers(

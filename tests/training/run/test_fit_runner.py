@@ -246,7 +246,7 @@ def test_short_epochs_are_timed_whole():
     made.prime()
     blocks = []
     for _ in range(2):
-        assert made._epoch_s < math.inf  # from the block before; here by decree
+        assert made._epoch_s < math.inf  # from the block before; here set by the test
         made._epoch_s = 0.01
         blocks.append(made.block(0.05))
     assert [block.steps % STEPS for block in blocks] == [0, 0]
@@ -260,7 +260,7 @@ def test_what_passes_between_epochs_is_told_apart_where_it_is_tensorflows():
     made.prime()
     assert made.block(0.05).between_epochs_s is None
     made.may_wait_between_epochs = True
-    made._epoch_s = 0.01  # by decree: the next block times whole ones
+    made._epoch_s = 0.01  # set by the test: the next block times whole ones
     found = made.block(0.05)
     assert found.epoch_ends > 0
     assert 0 < found.between_epochs_s < found.wall_s

@@ -1,6 +1,6 @@
 """The child process: runs the user's script until one of its trainings has been worked on.
 
-Started by the parent (``processes.py``), which has it call :func:`main` with JOB -- SCRIPT ARGS.
+Started by the parent (``engine.process.worker_process``), which has it call :func:`main` with JOB -- SCRIPT ARGS.
 Nothing here imports TensorFlow before the script does: the script may set environment variables
 first.
 """
