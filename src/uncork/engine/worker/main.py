@@ -1,8 +1,8 @@
 """The child process: runs the user's script until one of its trainings has been worked on.
 
-Started by the parent (``engine.process.worker_process``), which has it call :func:`main` with JOB -- SCRIPT ARGS.
-Nothing here imports TensorFlow before the script does: the script may set environment variables
-first.
+Started by the parent (``engine.process.worker_process``), which has it call :func:`main` with
+JOB -- SCRIPT ARGS. Nothing here imports TensorFlow before the script does: the script may set
+environment variables first.
 """
 
 from __future__ import annotations
