@@ -77,6 +77,7 @@ def test_harm_changes_a_training_and_is_undone(asker, harm):
     assert float(asker.model.optimizer.learning_rate) == rate
 
 
+@pytest.mark.deep
 def test_the_answer_is_that_of_a_tuning():
     bfloat16 = DtypePolicy(policy="mixed_bfloat16")
     model, feed = compiled("autoencoder", 1)

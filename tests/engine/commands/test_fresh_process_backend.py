@@ -248,6 +248,7 @@ def test_another_training_is_not(made):
     assert not prove_backend(names["model"], dataclasses.replace(handed, losses=flatter)).passed
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 def test_a_plan_is_confirmed_there(made, monkeypatch):
     found = asked(made, monkeypatch, ConfirmJob).confirmation

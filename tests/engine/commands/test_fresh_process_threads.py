@@ -174,6 +174,7 @@ def asked(folder: Path, monkeypatch: Any) -> ProcessTrial:
     return run_worker(job, Script("train.py"), nothing, quiet=True).process_trial
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 def test_the_same_training_is_proved_and_timed_there(made, monkeypatch):
     found = asked(made, monkeypatch)

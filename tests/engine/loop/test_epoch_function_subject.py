@@ -51,6 +51,7 @@ SCRIPT = """
     """
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 def test_its_input_is_measured_and_edited(write: Write, uncork: Run, tmp_path: Path):
     path = write(SCRIPT)

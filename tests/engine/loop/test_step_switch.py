@@ -109,6 +109,7 @@ def planned(folder: Path, workload, *others: StepEdit) -> Path:
     return folder / "plan.json"
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 def test_a_step_that_computes_alone_becomes_a_graph(write: Write, uncork: Run, tmp_path: Path):
     path = write(script())
@@ -153,6 +154,7 @@ ARRAYS = """
     """
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 def test_a_loop_over_arrays_as_well(write: Write, uncork: Run, tmp_path: Path):
     head = script().partition("    def main():")[0]
@@ -259,6 +261,7 @@ TEXTS = """
     """
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 def test_a_step_on_longer_arguments(write: Write, uncork: Run, tmp_path: Path):
     """What they are filled up with is right for the data that the plan was made for alone."""
@@ -340,6 +343,7 @@ NUMBERS = (
 )
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 def test_numbers_that_change_are_handed_over_as_tensors(write: Write, uncork: Run, tmp_path: Path):
     path = write(NUMBERS)

@@ -149,6 +149,7 @@ def noisy(seed: int, ratio: float, noise: float):
     return trial(*speeds)[0].comparison
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("noise", [0.01, 0.1, 0.3])
 def test_identical_programs_are_not_told_apart_however_often_one_looks(noise):
     found = [noisy(seed, 1.0, noise).verdict for seed in range(600)]

@@ -295,6 +295,7 @@ def test_a_map_is_measured_as_it_would_be_behind_the_batch():
     assert 0 < mapped.vectorized_cost.cpu_s_per_element < mapped.cpu_s_per_element / 2
 
 
+@pytest.mark.deep
 def test_several_maps_are_measured_so_as_far_as_they_can_be():
     data = csv_lines().map(parsed).map(lambda *x: tf.stack(x)).batch(50)
     assert [s.vectorized_cost is not None for s in measured(data)] == [False, True, True, False]
@@ -379,6 +380,7 @@ def test_handing_on_is_timed_without_what_stands_below():
     assert batch.cpu_s_per_element < 32 * slow_map.cpu_s_per_element / 10
 
 
+@pytest.mark.deep
 def test_a_quick_map_below_makes_no_shuffle_seem_dear():
     """Handing its calls to another thread takes several times as long as they do.
 

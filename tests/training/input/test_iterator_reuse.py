@@ -178,6 +178,7 @@ def test_what_is_read_may_end_in_an_error_and_the_next_call_begins_anew() -> Non
     assert (found == made.predict(ROWS, batch_size=8, verbose=0)).all()
 
 
+@pytest.mark.deep
 def test_a_callback_may_predict_on_batches_of_the_same_form() -> None:
     def run(reading: Any) -> tuple[list[Any], list[bytes]]:
         keras.utils.set_random_seed(2)

@@ -171,6 +171,7 @@ def test_callbacks_find_the_state_where_keras_has_it_and_may_change_it() -> None
     assert equal(read_weights(first), read_weights(second))
 
 
+@pytest.mark.deep
 def test_another_training_afterwards_knows_nothing_of_the_group() -> None:
     """Keras keeps what it has traced: a plan's step must not stay on the model."""
     made, plain = run(AT_ONCE, Looking()), run((), Looking())
@@ -288,6 +289,7 @@ def test_few_small_weights_are_updated_as_ever() -> None:
         made.fit(np.ones((8, 4)), np.ones((8, 1)), verbose=0)
 
 
+@pytest.mark.deep
 def test_xla_takes_it_too() -> None:
     ends = []
     for edits in ((JitCompile(),), (*AT_ONCE, JitCompile())):

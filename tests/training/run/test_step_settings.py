@@ -258,6 +258,7 @@ def test_a_policy_of_the_users_own_is_kept(policy):
         check_edits(model, (BFLOAT16,))
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("edits", [(), (CHAIN,), (JitCompile(),), (BFLOAT16,), ALL])
 def test_a_model_is_given_back_as_written(edits):
     model = mlp()
