@@ -194,6 +194,7 @@ def test_a_band_as_wide_as_the_loss_proves_nothing(middle):
     proof = prove_precision(wild, wild, 40)
     assert not proof.passed
     assert "too wide" in proof.detail
+    assert not proof.is_disproved  # the original itself varies so much
 
 
 class Telling(keras.Sequential):
