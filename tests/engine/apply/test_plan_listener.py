@@ -229,6 +229,7 @@ def test_the_script_reads_the_terminal_s_input(write: Write, uncork: Run, tmp_pa
         assert uncork("run", "train.py", stdin=answers).stdout == "YES\n"
 
 
+@pytest.mark.deep
 def test_a_fit_after_a_loop_is_the_same_fit_as_in_the_tuning(trained: Path) -> None:
     """Loops and fits are numbered together."""
     warm = (

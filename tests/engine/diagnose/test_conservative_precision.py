@@ -6,6 +6,7 @@ from pathlib import Path
 
 import keras
 import numpy as np
+import pytest
 
 from uncork.core.base.record import replace
 from uncork.core.edits.step import DtypePolicy
@@ -27,6 +28,7 @@ def subject(folder: Path) -> FitSubject:
     return FitSubject(model, {"x": x, "y": y, "epochs": 4}, 0, "train.py:9", str(folder))
 
 
+@pytest.mark.deep
 def test_the_proof_tells_harm_and_is_content_with_the_last_layer_in_float32(tmp_path: Path) -> None:
     tried = subject(tmp_path)
     keep = tried.workload.precision_sensitive_layers

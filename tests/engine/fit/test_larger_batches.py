@@ -99,6 +99,7 @@ def test_a_rate_that_spoils_the_training_is_refused(tmp_path):
     assert "not ruled out" in proof.detail or "NaN" in proof.detail
 
 
+@pytest.mark.deep
 def test_one_that_learns_a_tenth_as_fast_is_refused(tmp_path):
     found = subject(tmp_path)
     slow = found.original.with_step_edits(

@@ -321,6 +321,7 @@ LENGTHS = """
     """
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 def test_a_step_for_all_shapes(write: Write, uncork: Run, tmp_path: Path):
     path = write(LENGTHS)
@@ -360,6 +361,7 @@ def test_numbers_that_change_are_handed_over_as_tensors(write: Write, uncork: Ru
     assert losses(tuned.stdout.splitlines()[-1]) <= 8
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 def test_a_step_in_another_precision(write: Write, uncork: Run, tmp_path: Path):
     low = LENGTHS.replace("keras.utils.set_random_seed(1)", MIXED).replace("n + 8", "8")

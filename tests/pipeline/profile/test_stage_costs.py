@@ -372,6 +372,7 @@ def test_windows_that_are_not_full_at_the_end_do_not_count(length, expected):
     assert inputs_per_output(bucketed, below) == pytest.approx(expected, rel=0.1)
 
 
+@pytest.mark.deep
 def test_handing_on_is_timed_without_what_stands_below():
     """However long the map takes, and in whichever mood TensorFlow's threads are."""
     shuffled = RANGE(5_000).map(heaviest).shuffle(50).batch(32)

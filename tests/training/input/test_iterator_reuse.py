@@ -276,6 +276,7 @@ class Meddles(keras.callbacks.Callback):
             array[:] = epoch
 
 
+@pytest.mark.deep
 def test_a_call_trains_to_its_end_on_what_it_was_given_and_in_the_order_of_its_seed() -> None:
     def run(reading: Any) -> Any:
         seen, made = [], model()

@@ -282,6 +282,7 @@ class SaveEachEpoch(keras.callbacks.Callback):
         self.model.save(self.path)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     "callback", [SaveEachEpoch, keras.callbacks.ModelCheckpoint], ids=["own", "Keras's"]
 )

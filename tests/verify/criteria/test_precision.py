@@ -95,6 +95,7 @@ def test_float16_with_its_loss_scaled_is_precise_enough(model, prove):
     assert {"apply", "scale_loss"}.isdisjoint(vars(model.optimizer))
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     "layers",
     [

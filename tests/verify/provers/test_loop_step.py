@@ -118,6 +118,7 @@ def test_losses_that_work_against_each_other_prove_nothing():
     assert "single loss" in proof.detail
 
 
+@pytest.mark.deep
 def test_of_several_numbers_the_loss_is_judged():
     """Not the learning rate, which is the same whatever is trained."""
     harmless = Training(0.0, tells="rate")

@@ -110,6 +110,7 @@ def judged(made: Any, folder: Path, data: Any = None) -> Proof:
     return found
 
 
+@pytest.mark.deep
 def test_a_model_that_masks_them_learns_the_same(tmp_path: Path) -> None:
     found = judged(classifying(Attending()), tmp_path)
     assert found.passed, found.detail
@@ -256,6 +257,7 @@ def two_inputs(later: int) -> tf.data.Dataset:
     return tf.data.Dataset.zip((first, second)).map(lambda a, b: ((a, b), a[:, 0]))
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(("later", "passes"), [(9, False), (8, False)])
 def test_each_axis_is_to_be_seen_filled_up(later: int, passes: bool, tmp_path: Path) -> None:
     """Not masked in the second: what it is filled up with counts."""

@@ -167,6 +167,7 @@ def shapes_of_loop(
     return found[0]
 
 
+@pytest.mark.deep
 def test_shapes_and_fills_are_those_of_the_data(tmp_path: Path) -> None:
     training = Training()
     found = shapes_of_loop(training, texts(), tmp_path, training.step)
@@ -180,6 +181,7 @@ def test_shapes_and_fills_are_those_of_the_data(tmp_path: Path) -> None:
     assert [each.shape_count for each in found.padded_shapes if each.multiple == 8] == [1]
 
 
+@pytest.mark.deep
 def test_parts_may_be_handed_over_otherwise(tmp_path: Path) -> None:
     training = Training()
     found = shapes_of_loop(training, texts(), tmp_path, lambda a, b: training.step(y=b, x=a))
