@@ -156,7 +156,6 @@ def test_what_is_no_plan_is_refused(plan: object) -> None:
         uncork.fit(mlp(), dataset(), plan=plan, epochs=1)
 
 
-@pytest.mark.deep
 def test_diagnosis_of_arrays_leaves_the_model_as_it_was() -> None:
     model = mlp()
     before = state(model)

@@ -81,7 +81,6 @@ def test_without_room_it_trains_without_and_says_so(trained: Path, tmp_path: Pat
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.deep
 def test_a_folder_that_is_gone_is_done_without(trained: Path, tmp_path: Path) -> None:
     made = planned(trained, tmp_path)
     tmp_path.rmdir()

@@ -55,7 +55,7 @@ def test_one_that_fails_is_no_measurement(tmp_path: Path):
 def test_as_many_epochs_as_take_so_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, took: tuple[float, ...], epochs: int
 ):
-    """Of four epochs three are timed, here set by the test; the shortest was least disturbed."""
+    """Three of four epochs are timed, with times set here; the shortest is least disturbed."""
     script = tmp_path / "script.py"
     script.write_text(EPOCHS)
     timed: list[int] = []

@@ -284,8 +284,10 @@ def test_what_does_itself_what_keras_does_keeps_to_the_keras_it_was_proved_with(
     PlanNotices(made, strict=False).compare_machine()
     assert "Keras: 3.0.5" in capsys.readouterr().err
     if refused:
-        with pytest.raises(PlanRefused, match=r"Keras 3\.0\.5"):
-            PlanNotices(made, strict=True).compare_machine()
+        notices = PlanNotices(made, strict=True)
+        for _ in range(2):  # a script may catch the first refusal, and train again
+            with pytest.raises(PlanRefused, match=r"Keras 3\.0\.5"):
+                notices.compare_machine()
     else:
         PlanNotices(made, strict=True).compare_machine()
 

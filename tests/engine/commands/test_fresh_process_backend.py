@@ -276,7 +276,6 @@ def test_what_was_trained_is_saved_where_the_rest_of_the_script_fails(made):
     saved.unlink()
 
 
-@pytest.mark.every(2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new", "words"),

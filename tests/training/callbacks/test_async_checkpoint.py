@@ -67,7 +67,6 @@ def trained(callbacks: Any, epochs: int = 3, *, beside: bool = True) -> keras.Mo
     return model
 
 
-@pytest.mark.every(2)
 @pytest.mark.parametrize(
     "how",
     [

@@ -83,7 +83,6 @@ def test_it_is_keras_s_own_pipeline_with_one_map_elsewhere_and_no_autotuner():
     assert edited.dataset.options().autotune.enabled is False
 
 
-@pytest.mark.every(2)
 @pytest.mark.parametrize(
     "how",
     [

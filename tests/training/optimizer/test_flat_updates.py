@@ -389,7 +389,6 @@ class Nested(keras.callbacks.Callback):
         self.model.fit(data(3), callbacks=[again], verbose=0)
 
 
-@pytest.mark.deep
 def test_steps_within_a_nested_fit_are_not_forgotten() -> None:
     ours, theirs = run(AT_ONCE, Nested()), run((), Nested())
     assert equal(read_weights(ours), read_weights(theirs))

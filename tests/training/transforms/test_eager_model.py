@@ -128,7 +128,6 @@ def run_as_graph(made, heard, **options):
         return fitted(made, **options)
 
 
-@pytest.mark.every(2)
 @pytest.mark.parametrize("make", [model, own_step, lambda: model(Scaled())])
 def test_it_trains_as_it_would_eagerly(make):
     heard = []

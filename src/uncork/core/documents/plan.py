@@ -1,7 +1,4 @@
-"""The plan: what was tried, what was kept, what proves it. The record behind ``plan.json``.
-
-Reading what earlier runs wrote.
-"""
+"""The plan: what was tried, what was kept, what proves it. The record behind ``plan.json``."""
 
 from __future__ import annotations
 
@@ -35,7 +32,6 @@ from uncork.core.edits.step import (
 
 # Raised whenever an older plan would be misread.
 PLAN_SCHEMA: Final = 9
-
 
 StageName = Literal["machine", "input", "host", "compile", "precision", "batch", "scale", "model"]
 OutcomeName = Literal["kept", "skipped", "rejected", "failed"]

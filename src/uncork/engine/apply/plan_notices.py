@@ -24,15 +24,13 @@ class PlanNotices:
         self._compared_machine = self._reported_change = False
 
     def compare_machine(self) -> None:
-        """Once: what was proved on another machine need not be the same here to the last bit.
+        """What was proved on another machine need not be the same here to the last bit.
+
+        Written once; refused at every training, also where the script catches the first refusal.
 
         Raises:
             PlanRefused: Strict, and the plan replaces functions of another Keras.
         """
-        if self._compared_machine:
-            return
-        self._compared_machine = True
-        changed = machine_differences(self._plan.machine)
         libraries = library_differences(self._plan.machine)
         if self._strict and libraries and has_reimplemented_math(self._plan.step_edits):
             raise PlanRefused(
@@ -41,6 +39,8 @@ class PlanNotices:
                 "the same TensorFlow and Keras",
                 "run 'uncork tune' again, or run without --strict",
             )
+        changed = () if self._compared_machine else machine_differences(self._plan.machine)
+        self._compared_machine = True
         if changed:
             sys.stderr.write(
                 f"uncork: the plan was proven on another machine ({'; '.join(changed)}): "
