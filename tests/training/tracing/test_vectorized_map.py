@@ -206,6 +206,11 @@ def test_tensors_of_other_lengths_are_an_error_still():
 
 
 def test_under_xla():
+    weight = tf.Variable(WEIGHT)  # its own: XLA once found the module's without a value
+
+    def pooled(x):
+        return tf.linalg.matvec(tf.nn.softmax(x), weight)
+
     run = tf.function(lambda xs: call_vectorized_map(pooled, xs), jit_compile=True)
     np.testing.assert_allclose(run(X), tf.map_fn(pooled, X), rtol=1e-5)
     run = tf.function(
