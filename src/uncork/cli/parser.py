@@ -126,10 +126,10 @@ def _tune(verb: argparse.ArgumentParser) -> None:
     verb.add_argument(
         "--budget",
         type=_seconds(20.0),
-        default=270.0,
         metavar="SECONDS",
-        help="time for tuning (default: %(default)g); Uncork then confirms the result in six "
-        "processes, which may exceed this time",
+        help="time for tuning, with the fresh processes that confirm the result (default: it "
+        "follows the training, and the trials take a tenth of the time that they are expected to "
+        "save, from 60 to 600 seconds)",
     )
     verb.add_argument(
         "--memory",

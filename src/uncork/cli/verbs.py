@@ -16,7 +16,7 @@ import msgspec
 from uncork.cli.output_files import check_writable, unwritable_error
 from uncork.core.base import exit_codes
 from uncork.core.base.errors import WrongUse
-from uncork.core.base.record import to_json, write_atomically
+from uncork.core.base.record import replace, to_json, write_atomically
 from uncork.core.documents import diagnosis
 from uncork.core.documents.diagnosis import Diagnosis
 from uncork.core.documents.plan import Plan, Policy
@@ -74,19 +74,20 @@ def tune(options: argparse.Namespace) -> int:
     report = options.report or options.plan.with_name("report.html")
     _check_target(report)
     _check_apart(report, options.plan)
-    loosest = options.allow or options.strict
     policy = Policy(
-        loosest_guarantee=loosest,
+        loosest_guarantee=options.allow or options.strict,
         memory_share=options.memory,
-        budget_s=options.budget,
         disk_cache_folder=_folder(options.disk_cache),
     )
+    if options.budget is not None:
+        policy = replace(policy, budget_s=options.budget)
     script = _script(options)
     plan, code = tune_command.tune(
         script,
         Progress(quiet=options.quiet),
         policy=policy,
         training=options.training,
+        is_budget_chosen=options.budget is not None,
     )
     target = options.plan
     if code != exit_codes.DONE:  # what was found before is worth more than a part

@@ -5,7 +5,13 @@ import random
 
 import pytest
 
-from uncork.core.base.measurement import compare, spread, t_quantile_95
+from uncork.core.base.measurement import (
+    MAX_GROUP_SIZE,
+    compare,
+    compare_groups,
+    spread,
+    t_quantile_95,
+)
 
 DRAWS = 400
 
@@ -127,3 +133,41 @@ def test_students_quantiles():
     assert [t_quantile_95(d) for d in range(40)] == sorted(
         (t_quantile_95(d) for d in range(40)), reverse=True
     )
+
+
+def sequential_verdict(rng: random.Random, ratio: float, noise: float, drift: float = 0.0):
+    """What processes run in turn, A B B A and so on, come to, and how many pairs that takes."""
+    base, candidate = [], []
+    for process in range(2 * MAX_GROUP_SIZE):
+        is_base = process % 4 in (0, 3)
+        level = 100 if is_base else 100 * ratio
+        speed = level * math.exp(rng.gauss(0, noise) + drift * process)
+        (base if is_base else candidate).append(speed)
+        if process % 2 and process > 1:
+            found = compare_groups(base, candidate)
+            if found.verdict != "not_proven":
+                break
+    return found.verdict, len(base)
+
+
+@pytest.mark.parametrize(("noise", "drift"), [(0.02, 0.0), (0.3, 0.0), (0.02, 0.05)])
+def test_identical_processes_are_told_apart_in_one_of_twenty_runs(noise, drift):
+    rng = random.Random(20_261_130)
+    found = [sequential_verdict(rng, 1.0, noise, drift)[0] for _ in range(4000)]
+    assert found.count("not_proven") >= 0.945 * len(found)
+
+
+def test_a_large_gain_takes_two_pairs_a_small_one_more():
+    rng = random.Random(51)
+    large, small = (
+        [sequential_verdict(rng, ratio, 0.07) for _ in range(400)] for ratio in (4.0, 1.3)
+    )
+    assert sum(found == ("faster", 2) for found in large) >= 0.95 * len(large)
+    assert sum(verdict == "faster" for verdict, _ in small) >= 0.9 * len(small)
+    assert sum(pairs > 2 for _, pairs in small) >= 0.5 * len(small)
+
+
+@pytest.mark.parametrize(("base", "candidate"), [([1], [2]), ([1, 2], [3]), ([1] * 6, [2] * 6)])
+def test_groups_have_two_to_five_processes_each(base, candidate):
+    with pytest.raises(ValueError, match="need 2 to 5 of each"):
+        compare_groups(base, candidate)

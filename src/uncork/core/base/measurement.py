@@ -33,6 +33,12 @@ _T_LOOKING = (
     2.909, 2.895, 2.883, 2.872, 2.862, 2.852, 2.844, 2.836, 2.828, 2.821,
 )  # fmt: skip
 
+# Two-sided 98.3 % quantiles for 2, 4, 6 and 8 degrees of freedom: two groups of 2 to 5 values. Who
+# looks after each pair and stops at the first look that decides then decides between identical
+# groups in 4.9 % of all runs (400,000 simulated ones with normal noise).
+_T_GROUPS = {2: 7.573, 3: 3.939, 4: 3.276, 5: 3.004}
+MAX_GROUP_SIZE = max(_T_GROUPS)
+
 
 def t_quantile_95(degrees_of_freedom: int) -> float:
     """Two-sided 95 % quantile of Student's t."""
@@ -182,6 +188,47 @@ def compare(
         n=len(logs),
         verdict=verdict,
         min_detectable_ratio=min_ratio * math.exp(min(half, 700.0)),
+    )
+
+
+def compare_groups(base: Sequence[float], candidate: Sequence[float]) -> Comparison:
+    """Compare speeds of processes, each in a process of its own, at one of several looks.
+
+    Two groups with a common spread of their log speeds: so few values tell more of it together
+    than the differences of pairs would. Both groups must have run in turn (A B B A), or the drift
+    of a noisy machine counts as a difference. The interval is that of a sequential test: who looks
+    after each pair from the second on, and stops as soon as the verdict is no longer
+    ``not_proven``, is wrong in 5 % of all cases.
+
+    Args:
+        base: Speeds of the base, one for each process, e.g. samples/s.
+        candidate: Of the candidate; as many, at most :data:`MAX_GROUP_SIZE`.
+
+    Raises:
+        ValueError: If the lengths differ, or there are too few or too many of them.
+
+    Example:
+        >>> compare_groups([100, 104], [390, 402]).verdict
+        'faster'
+        >>> compare_groups([100, 104], [120, 132]).verdict
+        'not_proven'
+    """
+    if len(base) != len(candidate) or len(base) not in _T_GROUPS:
+        raise ValueError(f"need 2 to {MAX_GROUP_SIZE} of each, got {list(base)}, {list(candidate)}")
+    ours, theirs = ([math.log(speed) for speed in group] for group in (base, candidate))
+    count = len(base)
+    middle = statistics.fmean(theirs) - statistics.fmean(ours)
+    pooled = (statistics.variance(ours) + statistics.variance(theirs)) / 2
+    half = _T_GROUPS[count] * math.sqrt(2 * pooled / count)
+    low, high = math.exp(max(middle - half, -700.0)), math.exp(min(middle + half, 700.0))
+    verdict: Verdict = "faster" if low > 1 else "slower" if high < 1 else "not_proven"
+    return Comparison(
+        ratio=math.exp(middle),
+        low=low,
+        high=high,
+        n=count,
+        verdict=verdict,
+        min_detectable_ratio=math.exp(min(half, 700.0)),
     )
 
 

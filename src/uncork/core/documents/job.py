@@ -58,6 +58,7 @@ class TuneJob(Job, tag="tune", frozen=True, kw_only=True):
 
     Attributes:
         policy: What may be done.
+        is_budget_chosen: By the user; otherwise it follows the training's length.
         handover_path: Path of what is left for a :class:`HandoverJob`: the state that a training
             begins with, some batches, and what they lead to.
         min_parts: Of a training that does not fit into memory: its step goes through each batch in
@@ -67,6 +68,7 @@ class TuneJob(Job, tag="tune", frozen=True, kw_only=True):
     """
 
     policy: Policy = Policy()
+    is_budget_chosen: bool = True
     handover_path: str | None = None
     min_parts: int = 0
     out_of_memory_error: str = ""
@@ -174,6 +176,7 @@ class JobResult(Record, frozen=True, kw_only=True):
     """What a child hands back. Which fields are set depends on the job's mode.
 
     Attributes:
+        budget_s: Of a tuning, as it was in force.
         overhead_step_share: Part of the measured time spent in Uncork's own code.
         has_handover: Everything is there for ``backend`` and ``process``.
         process_trial: What came of one of these.
@@ -196,6 +199,7 @@ class JobResult(Record, frozen=True, kw_only=True):
     has_handover: bool = False
     process_trial: ProcessTrial | None = None
     trained_workload: Workload | None = None
+    budget_s: float = 0.0
     overhead_step_share: float = 0.0
     out_of_memory_error: str = ""
     suppressed_saves: tuple[str, ...] = ()

@@ -11,7 +11,13 @@ from typing import Final
 
 from uncork.core.base.errors import UncorkError
 from uncork.core.base.journal import Event
-from uncork.core.base.measurement import Comparison, Measurement, compare, spread
+from uncork.core.base.measurement import (
+    MAX_GROUP_SIZE,
+    Comparison,
+    Measurement,
+    compare_groups,
+    spread,
+)
 from uncork.core.base.record import replace
 from uncork.core.costmodel.validation_time import epoch_and_validation_s
 from uncork.core.documents.job import Confirmation, ConfirmJob
@@ -25,10 +31,10 @@ from uncork.engine.process.worker_process import (
     temporary_folder,
     write_plan,
 )
-from uncork.engine.subject.time_budget import CONFIRMATION_PAIRS
 
-# More of them where these leave a gain open that is worth having: at most once, and all count.
-_MORE_PAIRS: Final = 2
+# More follow one by one as long as they leave open whether there is a gain; from the third on, only
+# where it would be worth having.
+_FEWEST_PAIRS: Final = 2
 _WORTH_HAVING: Final = 1.1
 # Of a first epoch that takes longer one process tells enough; others only warm up.
 _LONG_S: Final = 4.0
@@ -39,7 +45,10 @@ _KEEPING: Final = Cache | DiskCache | GeneratorCache | LoaderCache | PyFunctionC
 
 
 def confirm(plan: Plan, script: Script, on_event: EventHandler) -> tuple[Plan, bool]:
-    """Run both versions in fresh processes, A B B A A B, and put the figures into the plan.
+    """Run both versions in fresh processes, A B B A, and put the figures into the plan.
+
+    More pairs follow until their interval decides, five at most: a sequential test
+    (:func:`~uncork.core.base.measurement.compare_groups`).
 
     A process that fails leaves the plan unconfirmed, with a note that says why. A plan that turns
     out to be slower is withdrawn: what was kept is rejected, and the note has the figures.
@@ -54,9 +63,9 @@ def confirm(plan: Plan, script: Script, on_event: EventHandler) -> tuple[Plan, b
             if plan.steps_needed_for_memory == plan.accepted_steps:
                 return _seen_to_train(plan, _measured(jobs[1], script)), False
             turns = _InTurn(jobs, plan.baseline_description, script, on_event)
-            ours, theirs = turns.more(CONFIRMATION_PAIRS)
-            if _leaves_open(plan, ours, theirs):
-                ours, theirs = turns.once_more(_MORE_PAIRS)
+            ours, theirs = turns.more(_FEWEST_PAIRS)
+            while _is_open(plan, ours, theirs) and not turns.ended:
+                ours, theirs = turns.once_more()
     except UncorkError as error:
         note = f"not confirmed in fresh processes: {error.received}"
         return replace(plan, notes=(note, *plan.notes)), False
@@ -82,11 +91,13 @@ def _jobs(plan: Plan, folder: Path) -> tuple[ConfirmJob, ConfirmJob]:
     return base, with_plan
 
 
-def _leaves_open(plan: Plan, ours: list[Confirmation], theirs: list[Confirmation]) -> bool:
-    """Whether the processes so far differ, but too much among themselves to tell."""
-    found = compare(_speeds(ours), _speeds(theirs))
-    is_open = found.verdict == "not_proven" and found.ratio >= _WORTH_HAVING
-    return is_open and not _trains_as_before(plan)
+def _is_open(plan: Plan, ours: list[Confirmation], theirs: list[Confirmation]) -> bool:
+    """Whether one more pair may tell what those so far do not."""
+    if _trains_as_before(plan) or len(ours) == MAX_GROUP_SIZE:
+        return False
+    found = compare_groups(_speeds(ours), _speeds(theirs))
+    is_hopeful = len(ours) == _FEWEST_PAIRS or found.ratio >= _WORTH_HAVING
+    return found.verdict == "not_proven" and is_hopeful
 
 
 class _InTurn:
@@ -100,6 +111,7 @@ class _InTurn:
 
     Attributes:
         interrupted: While more were run than are necessary.
+        ended: No more can be run.
     """
 
     def __init__(
@@ -109,14 +121,13 @@ class _InTurn:
         self._names = (base, "with the plan")
         self._script = script
         self._follow = follow
-        self.interrupted = False
+        self.interrupted = self.ended = False
         self._found: tuple[list[Confirmation], list[Confirmation]] = ([], [])
 
     def more(self, pairs: int) -> tuple[list[Confirmation], list[Confirmation]]:
         """So many more of each; all that there are by then."""
         begun = sum(map(len, self._found))
-        total = begun + 2 * pairs
-        for number in range(begun, total):
+        for number in range(begun, begun + 2 * pairs):
             which = (0, 1, 1, 0)[number % 4]
             known, job = self._found[which], self._jobs[which]
             if known and (known[0].first_epoch_s or math.inf) > _LONG_S:
@@ -127,18 +138,19 @@ class _InTurn:
                 )
             known.append(_measured(job, self._script))
             speed = known[-1].measurement.samples_per_s
-            text = f"fresh process {number + 1} of {total}, {self._names[which]}"
+            text = f"fresh process {number + 1}, {self._names[which]}"
             self._follow(Event(kind="measured", text=text, samples_per_s=speed))
         return self._found
 
-    def once_more(self, pairs: int) -> tuple[list[Confirmation], list[Confirmation]]:
-        """So many more; only those that there are, if one of them fails, or is interrupted."""
+    def once_more(self) -> tuple[list[Confirmation], list[Confirmation]]:
+        """One more pair; only those that there are, if it fails, or is interrupted."""
         before = tuple(list(each) for each in self._found)
         try:
             with suppress(UncorkError):
-                return self.more(pairs)
+                return self.more(1)
         except KeyboardInterrupt:
             self.interrupted = True
+        self.ended = True
         return before[0], before[1]
 
 
@@ -158,7 +170,7 @@ def _seen_to_train(plan: Plan, found: Confirmation) -> Plan:
 
 
 def _confirmed(plan: Plan, ours: list[Confirmation], theirs: list[Confirmation]) -> Plan:
-    found = compare(_speeds(ours), _speeds(theirs))
+    found = compare_groups(_speeds(ours), _speeds(theirs))
     if _trains_as_before(plan):  # what differs is noise
         found = replace(found, verdict="not_proven")
     if found.verdict == "slower":
@@ -213,7 +225,7 @@ def _validation(
     before, after = (_validation_s(runs) for runs in (ours, theirs))
     if not (plan.validation_edits and before and after):
         return None
-    found = compare([1 / s for s in before], [1 / s for s in after])
+    found = compare_groups([1 / s for s in before], [1 / s for s in after])
     return ValidationTimes(
         baseline_s=statistics.median(before),
         tuned_s=statistics.median(after),

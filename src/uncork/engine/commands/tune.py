@@ -27,7 +27,12 @@ _NAMED: Final = 5
 
 
 def tune(
-    script: Script, on_event: EventHandler, *, policy: Policy, training: int | None = None
+    script: Script,
+    on_event: EventHandler,
+    *,
+    policy: Policy,
+    training: int | None = None,
+    is_budget_chosen: bool = True,
 ) -> tuple[Plan, int]:
     """Walk the road, then confirm the result in fresh processes.
 
@@ -36,6 +41,7 @@ def tune(
         on_event: Called with each event as it happens.
         policy: What may be done.
         training: Index of the training call; the first that does real work unless given.
+        is_budget_chosen: By the user; otherwise the budget follows the training's length.
 
     Returns:
         The plan, and the exit code: where the tuning was interrupted, or the script failed, it
@@ -45,8 +51,14 @@ def tune(
     begin, text = time.monotonic(), script_digest(script.path)
     with temporary_folder() as folder:
         hand_over = str(Path(folder, "handed_over"))
-        job = TuneJob(training_index=training, policy=policy, handover_path=hand_over)
+        job = TuneJob(
+            training_index=training,
+            policy=policy,
+            is_budget_chosen=is_budget_chosen,
+            handover_path=hand_over,
+        )
         result = run_tuning(job, script, on_event)
+        policy = replace(policy, budget_s=result.budget_s or policy.budget_s)
         plan, interrupted = create_plan(result, script.path, policy), result.is_interrupted
         if not (interrupted or result.has_script_failed):
             plan, interrupted = _elsewhere(plan, result, hand_over, script, on_event)

@@ -1,17 +1,17 @@
-"""Baseline and plan in turn, each in processes of their own: the figures that are reported.
-
-How long each part of a tuning may take.
-"""
+"""How long each part of a tuning may take."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Final
 
 from uncork.core.documents.diagnosis import WorkloadDiagnosis
 from uncork.optimizations.base.proposal import MIN_PREDICTED_SPEEDUP, Proposal, Skipped
 
-CONFIRMATION_PAIRS: Final = 3
+# Of processes, that is expected of a confirmation: two where the gain is large, five where it is in
+# doubt.
+_CONFIRMATION_PAIRS: Final = 2.5
 # Seconds that a confirming process works once it has reached the training call, and the most of a
 # budget that all of them together may be reckoned at: a short one is for trials, too.
 _WORK_S: Final = 14.0
@@ -27,9 +27,19 @@ def confirmation_s(time_to_training_s: float, budget_s: float) -> float:
 
     Example:
         >>> confirmation_s(3.0, budget_s=270.0)
-        102.0
+        85.0
     """
-    return min(_MOST * budget_s, 2 * CONFIRMATION_PAIRS * (time_to_training_s + _WORK_S))
+    return min(_MOST * budget_s, 2 * _CONFIRMATION_PAIRS * (time_to_training_s + _WORK_S))
+
+
+def whole_budget_s(trials_s: float, time_to_training_s: float) -> float:
+    """Seconds of a whole tuning that leave so many for its trials.
+
+    Example:
+        >>> whole_budget_s(60.0, time_to_training_s=3.0)
+        145.0
+    """
+    return trials_s + confirmation_s(time_to_training_s, math.inf)
 
 
 # Seconds of one block. Shorter ones measure the start of an iterator, not the training; where
@@ -42,7 +52,8 @@ PROOF_S: Final = 90.0
 RESIDENT_BLOCK_S: Final = 0.5
 # What that takes, compilation included, of a step of no great length.
 RESIDENT_TRIAL_S: Final = 10.0
-# Of the whole budget, for the first diagnosis.
+# Of the whole budget, for the first diagnosis; seconds where the budget follows from it.
+DIAGNOSIS_S: Final = 10.0
 DIAGNOSIS_SHARE: Final = 0.07
 # For confirming the result, where nothing better is known about what that takes.
 RESERVED_SHARE: Final = 0.3

@@ -9,15 +9,19 @@ import psutil
 
 from uncork.core.base.machine import Machine
 from uncork.core.base.record import replace
+from uncork.core.costmodel.tuning_budget import trials_budget_s
+from uncork.core.documents.diagnosis import WorkloadDiagnosis
 from uncork.core.documents.job import JobResult, TuneJob
-from uncork.core.documents.plan import LOOP_ENDED_NOTE
+from uncork.core.documents.plan import LOOP_ENDED_NOTE, Policy
 from uncork.engine.diagnose.observe import observe, with_disk, with_epoch_hooks
 from uncork.engine.subject.subject import Subject
 from uncork.engine.subject.time_budget import (
+    DIAGNOSIS_S,
     DIAGNOSIS_SHARE,
     HANDOVER_RECORDING_S,
     PROCESS_TRIAL_S,
     confirmation_s,
+    whole_budget_s,
 )
 from uncork.engine.tune.fit_in_memory import fit_into_memory
 from uncork.engine.tune.tuner import Tuner
@@ -36,8 +40,8 @@ class TuneListener(JobListener):
         """A diagnosis, every step of the road, a diagnosis of what is in force at the end."""
         age_s = time.time() - psutil.Process().create_time()
         started = time.monotonic() - age_s
-        look_s = DIAGNOSIS_SHARE * self.job.policy.budget_s
         job, needed = self.job, None
+        look_s = DIAGNOSIS_SHARE * job.policy.budget_s if job.is_budget_chosen else DIAGNOSIS_S
         if job.min_parts:
             needed = fit_into_memory(
                 subject, job.min_parts, job.out_of_memory_error, job.policy, self.journal
@@ -45,14 +49,15 @@ class TuneListener(JobListener):
         before = observe(subject, machine, self.journal, budget_s=look_s)
         before = replace(before, memory_overflow=needed[0] if needed else None)
         before = with_disk(before, self.job.policy.disk_cache_folder, self.journal)
+        policy = self._policy(before, age_s)
         self._walk = walk = Tuner(
             subject,
             before,
             machine,
-            self.job.policy,
+            policy,
             self.journal,
             start_time_s=started,
-            reserved_s=confirmation_s(age_s, self.job.policy.budget_s),
+            reserved_s=confirmation_s(age_s, policy.budget_s),
             can_start_processes=self.job.handover_path is not None,
             after_step=self._save,
             steps=[needed[1]] if needed else [],
@@ -67,6 +72,15 @@ class TuneListener(JobListener):
         found = replace(_walked(walk, interrupted=False), has_handover=handed_over)
         self._finish_with(found)  # whatever the hooks of a callback do to this process
         return replace(found, before=with_epoch_hooks(subject, walk.before, machine))
+
+    def _policy(self, before: WorkloadDiagnosis, time_to_training_s: float) -> Policy:
+        """With a budget that follows the training, unless the user chose one."""
+        chosen = self.job.policy
+        if self.job.is_budget_chosen:
+            return chosen
+        budget_s = whole_budget_s(trials_budget_s(before), time_to_training_s)
+        self.journal.write("phase", f"trying optimizations for at most {budget_s:.0f} s")
+        return replace(chosen, budget_s=budget_s)
 
     def _hand_over(self, subject: Subject, walk: Tuner) -> bool:
         """Leave what is to be tried in a process of its own; whether there is anything."""
@@ -108,6 +122,7 @@ def _walked(walk: Tuner, *, interrupted: bool) -> JobResult:
         before=walk.before,
         after=walk.diagnosis if walk.variant is not walk.subject.original else None,
         steps=tuple(walk.steps),
+        budget_s=walk.policy.budget_s,
         overhead_step_share=timing_overhead_s() / walk.before.step_s,
         is_interrupted=interrupted,
     )
