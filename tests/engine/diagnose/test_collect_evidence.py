@@ -10,6 +10,7 @@ from uncork.engine.diagnose.collect_evidence import (
     Collector,
     EvidenceContext,
     collect_evidence,
+    unmeasured_notes,
 )
 
 
@@ -47,3 +48,14 @@ def test_an_error_of_the_users_own_loop_is_raised(monkeypatch):
     monkeypatch.setattr(module, "COLLECTORS", (Collector("host_sync", fail, raises_errors=True),))
     with pytest.raises(ValueError, match="one length"):
         collect_evidence(context())
+
+
+def test_what_there_is_no_time_for_is_named(monkeypatch):
+    waits = Collector("padding", lambda at: setattr(at, "deadline_s", 0.0))
+    others = [Collector(name, fail) for name in ("host_sync", "cold_files")]
+    monkeypatch.setattr(module, "COLLECTORS", (waits, *others))
+    limited = context()
+    assert collect_evidence(limited) == {"padding": None}
+    (note,) = unmeasured_notes(limited, 60.0)
+    assert note.startswith("not measured within 60 s: host sync, cold files; ")
+    assert unmeasured_notes(context(), 60.0) == ()

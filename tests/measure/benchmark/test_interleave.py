@@ -6,6 +6,7 @@ import itertools
 import math
 import random
 import statistics
+import time
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -19,6 +20,7 @@ from uncork.measure.benchmark.interleave import (
     compare_few_pairs,
     interleave,
     interleave_until_budget,
+    measure_blocks_interleaved,
     summarize,
 )
 
@@ -313,3 +315,11 @@ def test_what_pays_although_its_steps_are_slower_is_not_given_up():
     assert trial([100.0, 100.0], [85.0, 85.0])[0].comparison.n == MIN_LOST_PAIRS
     found, _ = trial([100.0, 101.0], [85.0, 86.0], min_ratio=0.4)
     assert found.comparison.verdict == "faster"
+
+
+@pytest.mark.parametrize(("left_s", "blocks"), [(-1.0, 2), (1000.0, 4)])
+def test_no_third_round_is_begun_after_the_deadline(left_s, blocks):
+    runners = [Fake(Clock(), name, [100.0]) for name in "AB"]
+    deadline_s = time.monotonic() + left_s
+    found = measure_blocks_interleaved(runners, block_s=1.0, rounds=4, deadline_s=deadline_s)
+    assert [len(each) for each in found] == [blocks, blocks]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
@@ -42,7 +44,9 @@ class EvidenceContext:
         block_s: Seconds of one block of a comparison.
         is_step_dominant: The step takes most of the time.
         has_kernel_profile: The profiler of this host sees the kernels of the step.
+        deadline_s: When collecting ends, by :func:`time.monotonic`: nothing is begun after it.
         kernels: Collected so far.
+        left_out: Fields for which there was no time.
     """
 
     subject: Subject
@@ -52,7 +56,9 @@ class EvidenceContext:
     block_s: float
     is_step_dominant: bool
     has_kernel_profile: bool
+    deadline_s: float = math.inf
     kernels: tuple[KernelGroup, ...] = ()
+    left_out: tuple[str, ...] = ()
 
     @property
     def epoch_s(self) -> float | None:
@@ -89,13 +95,29 @@ def collect_evidence(context: EvidenceContext) -> dict[str, Any]:
     """Collect all evidence of a training in the order of :data:`COLLECTORS`.
 
     Returns:
-        Fields of a diagnosis. A field whose collector failed is missing.
+        Fields of a diagnosis. A field whose collector failed, or had no time left, is missing.
     """
     found: dict[str, Any] = {}
     for collector in COLLECTORS:
+        if time.monotonic() > context.deadline_s:
+            context.left_out += (collector.field,)
+            continue
         with nullcontext() if collector.raises_errors else suppress(Exception):
             found[collector.field] = collector.collect(context)
     return found
+
+
+def unmeasured_notes(context: EvidenceContext, limit_s: float) -> tuple[str, ...]:
+    """A note that names the evidence for which there was no time; none where there was enough.
+
+    Args:
+        context: What was collected with it.
+        limit_s: Seconds that the diagnosis was allowed.
+    """
+    if not context.left_out:
+        return ()
+    names = ", ".join(name.replace("_", " ") for name in context.left_out)
+    return (f"not measured within {limit_s:.0f} s: {names}; a longer --budget measures them, too",)
 
 
 def reuse_evidence(earlier: WorkloadDiagnosis) -> dict[str, Any]:

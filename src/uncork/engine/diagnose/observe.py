@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -34,6 +35,7 @@ from uncork.engine.diagnose.collect_evidence import (
     EvidenceContext,
     collect_evidence,
     reuse_evidence,
+    unmeasured_notes,
 )
 from uncork.engine.diagnose.precision_trials import measure_other_precision
 from uncork.engine.diagnose.time_breakdown import measure_breakdown
@@ -80,6 +82,11 @@ _CAREFUL: Final = _Seconds(block=0.8, rounds=4, more=2, supply=1.5, stages=6.0)
 # What all of that takes, compilation aside; and the least of it that still measures something.
 DEFAULT_BUDGET_S: Final = 20.0
 _SHORTEST: Final = 0.1
+# Times that budget: when a diagnosis ends, compilation included, whatever is left to measure. And
+# the part of that time by which a step must have been taken apart.
+_LIMIT: Final = 3.0
+_MIN_LIMIT_S: Final = 30.0
+_BREAKDOWN_SHARE: Final = 0.5
 # Of the time.
 _TRIFLE: Final = 0.05
 # Between two trials: only to see where the bottleneck is now.
@@ -106,8 +113,11 @@ def observe(
         measurement: Its speed where that is known already from a comparison; the rest is then
             looked at only briefly.
         earlier: An earlier diagnosis; what an edit in between cannot have changed is taken from it.
-        budget_s: Seconds for a careful look, compilation aside; a shorter one is noisier.
+        budget_s: Seconds for a careful look, compilation aside; a shorter one is noisier. What is
+            not begun after three times as long is left out, and a note names it.
     """
+    limit_s = max(_MIN_LIMIT_S, _LIMIT * budget_s)
+    deadline_s = time.monotonic() + limit_s
     variant = variant or subject.original
     seconds = _BRIEF if measurement else _CAREFUL.scaled(budget_s / DEFAULT_BUDGET_S)
     journal.write(
@@ -120,6 +130,7 @@ def observe(
         rounds=seconds.rounds,
         retry_factor=seconds.more,
         check_training=measurement is None,
+        limit_s=_BREAKDOWN_SHARE * limit_s,
     )
     if measurement is None:
         measurement = shares.measurement
@@ -150,6 +161,7 @@ def observe(
     )
     # Of an accelerator's kernels this host's processor knows only how they were started.
     told = computing and not (machine.devices or _is_eager(subject, variant))
+    unmeasured: tuple[str, ...] = ()
     if earlier is not None:
         once = reuse_evidence(earlier)
     else:
@@ -161,8 +173,10 @@ def observe(
             block_s=seconds.block,
             is_step_dominant=computing,
             has_kernel_profile=told,
+            deadline_s=deadline_s,
         )
         once = collect_evidence(context)
+        unmeasured = unmeasured_notes(context, limit_s)
     ceilings |= disk_ceiling(once.get("cold_files"), stages, _samples(measurement))
     moved = find_map_on_device(variant.step_edits)
     if moved is not None:
@@ -193,6 +207,7 @@ def observe(
                 [
                     *subject.notes,
                     *_notes(subject.workload, measurement, stages),
+                    *unmeasured,
                     *find_side_effects(),
                 ]
             )

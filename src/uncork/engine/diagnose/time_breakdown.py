@@ -6,7 +6,9 @@ within each round, and their spread says how far they can be trusted.
 
 from __future__ import annotations
 
+import math
 import statistics
+import time
 from dataclasses import dataclass
 from typing import Final
 
@@ -53,6 +55,7 @@ def measure_breakdown(
     rounds: int,
     retry_factor: int = 2,
     check_training: bool = False,
+    limit_s: float = math.inf,
 ) -> TimeBreakdown:
     """Run a version as it is, on a resident batch, and with its steps grouped, in turn.
 
@@ -67,7 +70,10 @@ def measure_breakdown(
         check_training: Where Python seems to take a modest part of a resident step, see whether the
             training itself gains that much with its steps grouped. Beside an input that works while
             Python does, it may not.
+        limit_s: Seconds, compilation included, after which nothing more is looked at: where steps
+            are long, there are fewer blocks, two of each at least.
     """
+    deadline_s = time.monotonic() + limit_s
     runners = [subject.runner(variant), subject.resident_runner(variant)]
     traced_s = -total_tracing_s()
     for runner in runners:
@@ -76,13 +82,20 @@ def measure_breakdown(
     first = runners[1].block(block_s / 2)
     grouped = subject.grouped_runner(variant, first.wall_s / first.steps)
     runners += [grouped] if grouped else []
-    found = measure_blocks_interleaved(runners, block_s=block_s, rounds=rounds)
+
+    def measure(rounds: int) -> list[list[Block]]:
+        return measure_blocks_interleaved(
+            runners, block_s=block_s, rounds=rounds, deadline_s=deadline_s
+        )
+
+    found = measure(rounds)
     waiting, python = _parts(subject, variant, found)
-    if _unclear(waiting) or _unclear(python):
-        again = measure_blocks_interleaved(runners, block_s=block_s, rounds=retry_factor * rounds)
+    has_time = time.monotonic() < deadline_s
+    if has_time and (_unclear(waiting) or _unclear(python)):
+        again = measure(retry_factor * rounds)
         found = [[*few, *others] for few, others in zip(found, again, strict=True)]
         waiting, python = _parts(subject, variant, found)
-    if check_training and _is_modest(python) and not subject.loses_time_between_calls:
+    if check_training and has_time and _is_modest(python) and not subject.loses_time_between_calls:
         python = min(
             python, _saved(subject, variant, block_s, retry_factor * rounds) or python, key=_low
         )

@@ -6,6 +6,7 @@ within pairs of neighbouring blocks, and the pair's order alternates.
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -15,6 +16,8 @@ from typing import Final, Protocol
 from uncork.core.base.measurement import Comparison, Measurement, compare, pairs_to_prove, spread
 
 MIN_PAIRS = 3
+# Without a second value nobody knows what is noise.
+_FEWEST_ROUNDS: Final = 2
 MAX_PAIRS = 16
 MAX_PAIRS_UNTIL_BUDGET = 48
 # Gains that the fewest pairs cannot vouch for, however well they agree, and how many times as many
@@ -100,7 +103,7 @@ def _between_epochs(blocks: Sequence[Block]) -> float | None:
 
 
 def measure_blocks_interleaved(
-    runners: Sequence[Runner], *, block_s: float, rounds: int
+    runners: Sequence[Runner], *, block_s: float, rounds: int, deadline_s: float = math.inf
 ) -> list[list[Block]]:
     """Blocks of several runners, forwards then backwards: what is in one round drifts together.
 
@@ -108,12 +111,15 @@ def measure_blocks_interleaved(
         runners: What to measure.
         block_s: Seconds of one block.
         rounds: Blocks of each runner.
+        deadline_s: By :func:`time.monotonic`; no round is begun after it, two at least are run.
 
     Returns:
         The blocks of each runner, in its place; the n-th ones ran in the same round.
     """
     found: list[list[Block]] = [[] for _ in runners]
     for turn in range(rounds):
+        if turn >= _FEWEST_ROUNDS and time.monotonic() > deadline_s:
+            break
         pairs = list(zip(runners, found, strict=True))
         for runner, blocks in pairs if turn % 2 == 0 else reversed(pairs):
             blocks.append(runner.block(block_s))
