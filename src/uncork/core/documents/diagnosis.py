@@ -1,7 +1,4 @@
-"""Where the time goes: the record behind ``diagnosis.json``.
-
-What an input pipeline says about itself.
-"""
+"""Where the time of a training goes: the record behind ``diagnosis.json``."""
 
 from __future__ import annotations
 
