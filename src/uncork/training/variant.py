@@ -1,7 +1,4 @@
-"""What is looked at once, of a training as its author wrote it: no edit in between changes it.
-
-One way to run a training, and what runs it.
-"""
+"""One way to run a training, and what runs it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""``.with_options(options)`` behind the dataset where the training reads it.
-
-``.prefetch(tf.data.AUTOTUNE)`` behind the dataset where the training reads it.
-"""
+"""``.with_options(options)`` and ``.prefetch(AUTOTUNE)`` where the training reads a dataset."""
 
 from __future__ import annotations
 

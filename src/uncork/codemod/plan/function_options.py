@@ -1,9 +1,4 @@
-"""The ``@tf.function`` above the step of a loop of the user's own.
-
-``write_jit_compile``: of ``compile`` for a ``fit``, of ``@tf.function`` for a loop's own step.
-
-``@tf.function(reduce_retracing=True)``: dimensions in which two calls differ are left open.
-"""
+"""``@tf.function`` above the step of a custom loop, and its options."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""``os.environ["TF_NUM_INTRAOP_THREADS"]`` at the top: what the plan starts the process with.
-
-``mallopt`` at the top: what the plan sets before the script begins.
-"""
+"""What a plan sets before the script begins: environment variables and ``mallopt``."""
 
 from __future__ import annotations
 

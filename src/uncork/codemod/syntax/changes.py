@@ -1,7 +1,4 @@
-"""Changes of a tree, all of them made at once: lines stay where the plan knows them until then.
-
-A place in a script that Keras 3 no longer understands.
-"""
+"""Changes of a syntax tree, made all at once: until then lines keep their numbers."""
 
 from __future__ import annotations
 

@@ -1,11 +1,4 @@
-"""Try another backend of Keras's in a process of its own, once the road has been walked.
-
-What takes a process of its own, once the road has been walked: tried there, judged here.
-
-Try an allocator that gives no memory back, in a process of its own, behind the road.
-
-Try fewer threads within a kernel, in a process of its own, once the road has been walked.
-"""
+"""Optimizations that need a process of their own: backend, allocator, threads."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What the lines of a training loop take beside its step.
-
-What a loop of the user's own does beside its step: it waits for values, evaluates, predicts.
-"""
+"""What the lines of a custom training loop take beside its step."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What a version trains, seen by running it for a moment: for a script with a patch.
-
-What is done with the training call that is meant: diagnose it, tune it, confirm a plan.
-"""
+"""One version of a training in a fresh process: measured, or only seen to train."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A timeline of the training as it runs, for whoever wants to look at it step by step.
-
-What is done with the training call that is meant: diagnose it, tune it, confirm a plan.
-"""
+"""Diagnoses one training call, and saves a timeline of its steps where one is asked for."""
 
 from __future__ import annotations
 

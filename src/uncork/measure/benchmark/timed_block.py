@@ -1,7 +1,4 @@
-"""What measuring itself costs, measured.
-
-The clock of a block: warm-up apart, device synchronized at the edges only.
-"""
+"""The clock of a block, and what measuring costs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The kernels of a step as a table in the terminal.
-
-The input pipeline as a table in the terminal.
-"""
+"""The input pipeline and the kernels of a step as tables in the terminal."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The loss of a step that returns none, and keeps its mean in a metric of Keras's.
-
-Which of the numbers that a step of a loop of the user's own returns is its loss.
-"""
+"""Which number, or which metric, of a custom loop's step is its loss."""
 
 from __future__ import annotations
 

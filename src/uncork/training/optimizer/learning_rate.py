@@ -1,7 +1,4 @@
-"""The learning rate that a larger batch is trained with, whatever sets the rate.
-
-A learning rate that is still being warmed up: what trains now is not what trains later.
-"""
+"""The learning rate: for a larger batch, and while it is still being warmed up."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Is a training the same on batches that are filled up further? Both train, batch for batch.
-
-Is the step of a loop the same on longer arguments? Both are called, call for call.
-"""
+"""Is a training the same on batches, or a loop on arguments, that are padded further?"""
 
 from __future__ import annotations
 

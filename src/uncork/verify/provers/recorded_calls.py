@@ -1,7 +1,4 @@
-"""Short trainings of a loop of the user's own, over calls of its step that were recorded.
-
-What the step of a loop is called with.
-"""
+"""Short trainings of a custom loop over recorded calls of its step."""
 
 from __future__ import annotations
 
