@@ -235,6 +235,7 @@ def test_the_same_training_is_proved_and_timed_there(made, monkeypatch):
     assert len(found.measurement.block_samples_per_s) == 4
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 def test_another_training_is_not(made):
     """Whatever backend it is asked on: it is this process's."""
@@ -265,6 +266,7 @@ def test_the_script_runs_on_it(made):
     assert plain.stdout.strip() == "trained on tensorflow"
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 def test_what_was_trained_is_saved_where_the_rest_of_the_script_fails(made):
     done = run_python("-m", "uncork", "run", "--plan", "plan.json", "train.py", "fail", cwd=made)

@@ -32,6 +32,7 @@ def trained(**fake: bool):
         return found.workloads[0]
 
 
+@pytest.mark.deep
 def test_a_fake_device_with_float16_alone_is_measured_in_float16():
     found = trained(has_native_bfloat16=False, has_native_float16=True)
     assert found.float16_speedup is not None

@@ -42,6 +42,7 @@ def brief(monkeypatch):
     monkeypatch.setattr(larger_batches, "_BLOCK_S", 0.05)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(("faster", "times"), [((1.9, 3.5, 3.9), [2, 4]), ((1.1,), [])])
 def test_sizes_are_timed_and_trained_and_all_is_given_back(tmp_path, monkeypatch, faster, times):
     """All are run, and as fast as is said; what does not pay is the last to be tried."""
@@ -149,7 +150,7 @@ def test_where_samples_come_again_in_any_order_none_can_be_laid_aside(tmp_path):
     assert found.measure_batch_sizes(found.original, 4.0) == ()
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(3)
 @pytest.mark.parametrize(("diverging", "times"), [(4, [2]), (2, []), (1, [])])
 def test_from_a_size_on_that_diverges_there_are_none(tmp_path, monkeypatch, diverging, times):
     """The sound ones are kept."""

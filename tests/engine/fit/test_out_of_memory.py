@@ -45,6 +45,7 @@ def test_a_training_as_written_is_trained_in_parts() -> None:
     assert found["trained"] >= 1
 
 
+@pytest.mark.deep
 def test_a_larger_batch_is_given_up() -> None:
     found = run("larger")
     assert found == {"trained": found["trained"], "sizes": 0, "untouched": True}
