@@ -95,11 +95,13 @@ class ConfirmJob(PlanJob, tag="confirm", frozen=True, kw_only=True):
         has_validation: Time a validation as well.
         max_first_epoch_s: How long to wait for the first epoch to end.
         is_full_cache_fill: Fill caches with all data, however long that takes.
+        has_ceiling: Of a version with a plan, measure its step on a resident batch as well.
     """
 
     has_validation: bool = False
     max_first_epoch_s: float = MAX_FIRST_EPOCH_S
     is_full_cache_fill: bool = False
+    has_ceiling: bool = True
 
 
 class CheckJob(PlanJob, tag="check", frozen=True, kw_only=True):

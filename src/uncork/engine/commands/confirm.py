@@ -130,6 +130,7 @@ class _InTurn:
         for number in range(begun, begun + 2 * pairs):
             which = (0, 1, 1, 0)[number % 4]
             known, job = self._found[which], self._jobs[which]
+            job = replace(job, has_ceiling=not known)  # one process tells enough of it
             if known and (known[0].first_epoch_s or math.inf) > _LONG_S:
                 job = replace(
                     job,

@@ -53,9 +53,10 @@ class ConfirmListener(VersionListener):
         (blocks,) = measure_blocks_interleaved(
             [runner], block_s=_CONFIRM_BLOCK_S, rounds=_CONFIRM_ROUNDS
         )
+        has_ceiling = self.plan is not None and self.job.has_ceiling
         confirmation = Confirmation(
             measurement=summarize(blocks),
-            ceiling_share=None if self.plan is None else _of_ceiling(subject, version, runner),
+            ceiling_share=_of_ceiling(subject, version, runner) if has_ceiling else None,
             first_epoch_s=first_epoch_s,
             cache_fill_s=filling_s,
             validation_s=self._validation_s(subject, version),

@@ -24,6 +24,7 @@ from uncork.core.edits.pipeline import (
 from uncork.core.evidence.stage import INFINITE_LENGTH
 from uncork.pipeline.equivalence.closeness import compare_closeness
 from uncork.pipeline.equivalence.digests import ElementDigests, element_digests
+from uncork.pipeline.equivalence.parallel_passes import are_independent, read_both
 from uncork.pipeline.equivalence.samples import has_random_functions, sample_digests
 from uncork.pipeline.equivalence.seeded_twin import create_seeded_copy
 from uncork.pipeline.ir.element_order import has_nondeterministic_order, with_deterministic_order
@@ -174,6 +175,10 @@ def _digests(twin: Pipeline, extent: _Extent, seconds: float) -> ElementDigests:
     )
 
 
+def _samples(pipeline: Pipeline, epochs: int, seconds: float) -> list[list[str]]:
+    return sample_digests(with_deterministic_order(pipeline), epochs=epochs, max_s=seconds)
+
+
 def _part(pipeline: Pipeline, parts: int) -> Pipeline:
     """The pipeline over a part of its data, where that can be cut."""
     return pipeline if parts == 1 else take_every_nth(pipeline, parts) or pipeline
@@ -247,10 +252,7 @@ class PipelineProver:
             if proof.passed:
                 self._rounding |= stacks
             return proof
-        original, found = (
-            self._original_passes(extent, seconds, parts),
-            _digests(edited, extent, seconds),
-        )
+        original, found = self._both_passes(edited, extent, seconds, parts)
         if parts > 1 and not (original.is_complete and found.is_complete):
             # Also where both end with the same error: then nothing was kept and read again.
             detail = f"only {found.element_count} elements of a part of the data {TOO_FEW_COMPARED}"
@@ -321,11 +323,22 @@ class PipelineProver:
         assert self._original is not None
         return create_seeded_copy(self._original, _SEED)
 
-    def _original_passes(self, extent: _Extent, seconds: float, parts: int) -> ElementDigests:
+    def _both_passes(
+        self, edited: Pipeline, extent: _Extent, seconds: float, parts: int
+    ) -> tuple[ElementDigests, ElementDigests]:
+        """Of the original, which are kept, and of the rewritten one."""
         key = extent, seconds, parts
-        if key not in self._passes:
-            self._passes[key] = _digests(_part(self._twin(), parts), extent, seconds)
-        return self._passes[key]
+        if key in self._passes:
+            return self._passes[key], _digests(edited, extent, seconds)
+        twin = _part(self._twin(), parts)
+        parallel = are_independent(twin, edited)
+        seconds *= 1 + parallel  # each of them may take as long as both in turn
+        self._passes[key], found = read_both(
+            lambda: _digests(twin, extent, seconds),
+            lambda: _digests(edited, extent, seconds),
+            parallel=parallel,
+        )
+        return self._passes[key], found
 
     def _frozen(self, edited: Pipeline, *, seconds: float, parts: int) -> str:
         """Ask the real pipelines, chance and all, whether the second epoch still differs.
@@ -335,16 +348,20 @@ class PipelineProver:
         """
         assert self._original is not None
         epochs = self._passes_to_tell()
-        if parts not in self._samples:
-            real = with_deterministic_order(_part(self._original, parts))
-            self._samples[parts] = sample_digests(real, epochs=epochs, max_s=seconds)
-        cut = _part(edited, parts)
-        if not fill_caches(cut, seconds):
+        real, cut = (_part(each, parts) for each in (self._original, edited))
+
+        def of_original() -> list[list[str]]:
+            if parts not in self._samples:
+                self._samples[parts] = _samples(real, epochs, seconds)
+            return self._samples[parts]
+
+        def of_edited() -> list[list[str]] | None:
+            return _samples(cut, epochs, seconds) if fill_caches(cut, seconds) else None
+
+        ours, theirs = read_both(of_original, of_edited, parallel=are_independent(real, cut))
+        if theirs is None:
             return f"whether it still draws new random numbers: nothing {TOO_FEW_COMPARED}"
-        return frozen_randomness_reason(
-            self._samples[parts],
-            sample_digests(with_deterministic_order(cut), epochs=epochs, max_s=seconds),
-        )
+        return frozen_randomness_reason(ours, theirs)
 
     def _passes_to_tell(self) -> int:
         """Two passes, more over few elements: eight coin flips come out alike too often."""
