@@ -101,7 +101,7 @@ def _is_open(plan: Plan, ours: list[Confirmation], theirs: list[Confirmation]) -
 
 
 class _InTurn:
-    """Processes of both versions, A B B A A B and so on.
+    """Processes of both versions, A B B A and so on.
 
     Args:
         jobs: The script as written, and with the plan.
