@@ -53,9 +53,10 @@ def test_an_error_of_the_users_own_loop_is_raised(monkeypatch):
 def test_what_there_is_no_time_for_is_named(monkeypatch):
     waits = Collector("padding", lambda at: setattr(at, "deadline_s", 0.0))
     others = [Collector(name, fail) for name in ("host_sync", "cold_files")]
-    monkeypatch.setattr(module, "COLLECTORS", (waits, *others))
+    wrong = Collector("keras_defects", lambda at: at.step_s, is_always_collected=True)
+    monkeypatch.setattr(module, "COLLECTORS", (waits, *others, wrong))
     limited = context()
-    assert collect_evidence(limited) == {"padding": None}
+    assert collect_evidence(limited) == {"padding": None, "keras_defects": 0.01}
     (note,) = unmeasured_notes(limited, 60.0)
     assert note.startswith("not measured within 60 s: host sync, cold files; ")
     assert unmeasured_notes(context(), 60.0) == ()

@@ -84,11 +84,14 @@ class Collector:
             was collected. An error of any other collector leaves the field at its default: the
             step may be made for one length only or need its metrics, a profiler may be in use,
             memory or data may be exhausted, and a callback may do anything.
+        is_always_collected: It shows that the training is wrong, or takes no time worth naming:
+            collected after the deadline, too.
     """
 
     field: str
     collect: Callable[[EvidenceContext], Any]
     raises_errors: bool = False
+    is_always_collected: bool = False
 
 
 def collect_evidence(context: EvidenceContext) -> dict[str, Any]:
@@ -99,7 +102,7 @@ def collect_evidence(context: EvidenceContext) -> dict[str, Any]:
     """
     found: dict[str, Any] = {}
     for collector in COLLECTORS:
-        if time.monotonic() > context.deadline_s:
+        if time.monotonic() > context.deadline_s and not collector.is_always_collected:
             context.left_out += (collector.field,)
             continue
         with nullcontext() if collector.raises_errors else suppress(Exception):
@@ -210,8 +213,12 @@ COLLECTORS: Final = (
     ),
     Collector("larger_replica_batch", _larger_replica_batch),
     Collector("state_growth", lambda at: at.subject.measure_state_growth(2 * at.block_s)),
-    Collector("keras_defects", lambda at: at.subject.find_keras_defects()),
-    Collector("reshuffled_split", lambda at: at.subject.find_reshuffled_split()),
+    Collector(
+        "keras_defects", lambda at: at.subject.find_keras_defects(), is_always_collected=True
+    ),
+    Collector(
+        "reshuffled_split", lambda at: at.subject.find_reshuffled_split(), is_always_collected=True
+    ),
     Collector(
         "recreated_function",
         lambda at: at.subject.measure_recreated_function(at.step_s),
@@ -233,6 +240,7 @@ COLLECTORS: Final = (
         "full_resolution_layers",
         lambda at: at.subject.find_full_resolution_layers(),
         raises_errors=True,
+        is_always_collected=True,
     ),
 )
 # Evidence that other modules add to a finished diagnosis.
