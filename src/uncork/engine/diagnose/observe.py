@@ -85,7 +85,7 @@ _SHORTEST: Final = 0.1
 # Times that budget: when a diagnosis ends, compilation included, whatever is left to measure. And
 # the part of that time by which a step must have been taken apart.
 _LIMIT: Final = 3.0
-_MIN_LIMIT_S: Final = 30.0
+_MIN_LIMIT_S: Final = 60.0
 _BREAKDOWN_SHARE: Final = 0.5
 # Of the time.
 _TRIFLE: Final = 0.05
