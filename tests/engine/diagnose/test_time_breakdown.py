@@ -7,8 +7,13 @@ from dataclasses import dataclass
 
 import pytest
 
+from records import measurement, workload_diagnosis
 from uncork.core.base.measurement import spread
-from uncork.engine.diagnose.time_breakdown import breakdown, measure_breakdown
+from uncork.engine.diagnose.time_breakdown import (
+    breakdown,
+    breakdown_with_new_input,
+    measure_breakdown,
+)
 from uncork.measure.benchmark.interleave import Block
 
 CERTAIN = spread([0.2, 0.2, 0.2])
@@ -199,3 +204,28 @@ def test_one_round_alone_proves_nothing():
         "step": 0.25,
         "unknown": 0.75,
     }
+
+
+def test_after_an_edit_of_the_input_the_step_is_known():
+    """A batch of 32 took 52 ms, 13 of them on a resident batch; then 20 ms, whatever feeds it."""
+    before = workload_diagnosis(
+        measurement=measurement(612.0),
+        ceilings={"consumer": 2448.0},
+        breakdown={"input": 0.74, "host": 0.02, "step": 0.23, "unknown": 0.01},
+    )
+    found = breakdown_with_new_input(before, measurement(1600.0))
+    assert found.consumer_speedup == pytest.approx(2448 / 1600, rel=0.01)
+    assert found.shares["input"] == pytest.approx(1 - 1600 / 2448, abs=0.01)
+    assert found.shares["host"] == pytest.approx(0.02 * 1600 / 612, abs=0.005)
+    assert sum(found.shares.values()) == pytest.approx(1)
+
+
+def test_a_step_faster_than_its_resident_batch_is_noise():
+    before = workload_diagnosis(measurement=measurement(612.0), ceilings={"consumer": 1500.0})
+    found = breakdown_with_new_input(before, measurement(1600.0))
+    assert (found.consumer_speedup, found.shares["input"]) == (1.0, 0.0)
+
+
+@pytest.mark.parametrize("changes", [{"tracing_share": 0.2}, {"breakdown": {"compile": 0.3}}])
+def test_a_step_that_is_traced_or_compiled_anew_is_measured_again(changes):
+    assert breakdown_with_new_input(workload_diagnosis(**changes), measurement(1600.0)) is None

@@ -1,11 +1,14 @@
-"""How many elements of a pipeline show what an edit could do wrong."""
+"""How many elements of a pipeline show what an edit could do wrong, and what a part of them tells."""
 
 from __future__ import annotations
 
+import pytest
 import tensorflow as tf
 
+from uncork.core.edits.pipeline import Cache
 from uncork.pipeline.ir.tree import read_pipeline
-from uncork.verify.provers.pipeline import _MANY, _batches_of_caches
+from uncork.training.variant import Variant
+from uncork.verify.provers.pipeline import _MANY, PipelineProver, _batches_of_caches
 
 
 def batches(data: tf.data.Dataset) -> int:
@@ -33,3 +36,28 @@ def test_where_a_branch_has_no_known_share_all_is_compared() -> None:
         [cached(8), tf.data.Dataset.range(8)], tf.data.Dataset.range(2).repeat(8)
     )
     assert batches(chosen) == _MANY
+
+
+def augmented() -> Variant:
+    """Images of 2 by 4 pixels in batches of 8, flipped or not."""
+    ramp = tf.range(8, dtype=tf.int64)
+    data = tf.data.Dataset.range(4096).map(lambda x: tf.reshape(ramp + x, (2, 4, 1)))
+    return Variant(read_pipeline(data.map(tf.image.random_flip_left_right).batch(8)))
+
+
+@pytest.mark.parametrize(("stage", "alive"), [(1, True), (2, False)])
+def test_a_part_of_long_passes_tells_whether_draws_are_alive(stage: int, alive: bool) -> None:
+    original = augmented()
+    candidate = original.with_pipeline_edits((Cache(stage=stage, expected_digest=""),))
+    prover = PipelineProver(original.pipeline, batch_size=8)
+    prover._pass_s = 100.0
+    assert prover._parts_to_tell(1) == 16  # of 4,096 images, 256 are left
+    assert candidate.pipeline is not None
+    assert bool(prover._frozen(candidate.pipeline, seconds=20.0, parts=1)) is not alive
+
+
+@pytest.mark.parametrize(("pass_s", "parts"), [(0.5, 1), (3.5, 3), (1e3, 16)])
+def test_short_passes_are_read_whole(pass_s: float, parts: int) -> None:
+    prover = PipelineProver(augmented().pipeline, batch_size=8)
+    prover._pass_s = pass_s
+    assert prover._parts_to_tell(1) == parts

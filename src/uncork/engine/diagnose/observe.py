@@ -38,7 +38,7 @@ from uncork.engine.diagnose.collect_evidence import (
     unmeasured_notes,
 )
 from uncork.engine.diagnose.precision_trials import measure_other_precision
-from uncork.engine.diagnose.time_breakdown import measure_breakdown
+from uncork.engine.diagnose.time_breakdown import TimeBreakdown, measure_breakdown
 from uncork.engine.subject.subject import Subject
 from uncork.measure.machine.devices import has_native_bfloat16, has_native_float16
 from uncork.measure.machine.probe import available_memory_bytes
@@ -99,7 +99,7 @@ def observe(
     journal: Journal,
     *,
     variant: Variant | None = None,
-    measurement: Measurement | None = None,
+    known: Measurement | TimeBreakdown | None = None,
     earlier: WorkloadDiagnosis | None = None,
     budget_s: float = DEFAULT_BUDGET_S,
 ) -> WorkloadDiagnosis:
@@ -110,8 +110,8 @@ def observe(
         machine: Where.
         journal: Told of each phase.
         variant: The original unless given.
-        measurement: Its speed where that is known already from a comparison; the rest is then
-            looked at only briefly.
+        known: Its speed where that is known from a comparison, or its step taken apart; the rest is
+            then looked at only briefly.
         earlier: An earlier diagnosis; what an edit in between cannot have changed is taken from it.
         budget_s: Seconds for a careful look, compilation aside; a shorter one is noisier. What is
             not begun after three times as long is left out, and a note names it.
@@ -119,21 +119,23 @@ def observe(
     limit_s = max(_MIN_LIMIT_S, _LIMIT * budget_s)
     deadline_s = time.monotonic() + limit_s
     variant = variant or subject.original
-    seconds = _BRIEF if measurement else _CAREFUL.scaled(budget_s / DEFAULT_BUDGET_S)
-    journal.write(
-        "phase", f"measuring {subject.workload.at} with its input and on one batch kept in memory"
-    )
-    shares = measure_breakdown(
-        subject,
-        variant,
-        block_s=seconds.block,
-        rounds=seconds.rounds,
-        retry_factor=seconds.more,
-        check_training=measurement is None,
-        limit_s=_BREAKDOWN_SHARE * limit_s,
-    )
-    if measurement is None:
-        measurement = shares.measurement
+    seconds = _BRIEF if known else _CAREFUL.scaled(budget_s / DEFAULT_BUDGET_S)
+    if isinstance(known, TimeBreakdown):
+        shares = known
+    else:
+        at = subject.workload.at
+        journal.write("phase", f"measuring {at} with its input and on one batch kept in memory")
+        shares = measure_breakdown(
+            subject,
+            variant,
+            block_s=seconds.block,
+            rounds=seconds.rounds,
+            retry_factor=seconds.more,
+            check_training=known is None,
+            limit_s=_BREAKDOWN_SHARE * limit_s,
+        )
+    measurement = known if isinstance(known, Measurement) else shares.measurement
+    if known is None:
         journal.write("measured", "unmodified", samples_per_s=measurement.samples_per_s)
     ceilings = {"consumer": measurement.samples_per_s * shares.consumer_speedup}
     ceilings["host"] = _host_ceiling(measurement, machine)

@@ -14,12 +14,15 @@ from typing import Final
 
 from uncork.compat.tf.functions import total_tracing_s
 from uncork.core.base.measurement import Measurement, Spread, spread
+from uncork.core.documents.diagnosis import WorkloadDiagnosis
 from uncork.engine.subject.subject import Subject
 from uncork.measure.benchmark.interleave import Block, measure_blocks_interleaved, summarize
 from uncork.training.variant import Variant
 
 # Of a step, what is worth a second look.
 _LARGE: Final = 0.09
+# Of a step, what is taken for none.
+_TRIFLE: Final = 0.05
 # Python that makes up no more of it is asked of the training itself.
 _MODEST: Final = 0.3
 
@@ -110,6 +113,38 @@ def measure_breakdown(
         intervals={"input": waiting, "host": python},
         tracing_share=statistics.median(b.tracing_s / b.wall_s for b in found[0]),
         traced_s=traced_s,
+    )
+
+
+def breakdown_with_new_input(
+    earlier: WorkloadDiagnosis, measurement: Measurement
+) -> TimeBreakdown | None:
+    """One step taken apart after an edit of its input alone, without measuring its step again.
+
+    Its seconds on a resident batch and those of Python between steps are taken from earlier.
+
+    Args:
+        earlier: Measured before the edit.
+        measurement: The training as it runs after it.
+
+    Returns:
+        None where the step itself may take another time now: it is traced or compiled anew.
+    """
+    if earlier.tracing_share > _TRIFLE or earlier.breakdown.get("compile", 0.0) > _TRIFLE:
+        return None
+    samples = measurement.samples_per_s * measurement.step_s.median
+    resident_s = samples / earlier.ceilings["consumer"]
+    host_s = earlier.breakdown.get("host", 0.0) * earlier.step_s
+    steps_s = [max(samples / speed, resident_s) for speed in measurement.block_samples_per_s]
+    waiting = spread([(step_s - resident_s) / step_s for step_s in steps_s])
+    python = spread([host_s / step_s for step_s in steps_s])
+    return TimeBreakdown(
+        measurement=measurement,
+        consumer_speedup=1 / (1 - waiting.median),
+        consumer_cpu_s=earlier.consumer_cpu_s or 0.0,
+        shares=breakdown(waiting, python),
+        intervals={"input": waiting, "host": python},
+        tracing_share=earlier.tracing_share,
     )
 
 

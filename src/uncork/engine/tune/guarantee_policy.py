@@ -31,7 +31,8 @@ class GuaranteePolicy:
     def __init__(self, subject: Subject, policy: Policy) -> None:
         self._subject = subject
         self._policy = policy
-        self._of_pipelines = PipelineProver(subject.original.pipeline)
+        batch_size = subject.workload.batch_size
+        self._of_pipelines = PipelineProver(subject.original.pipeline, batch_size)
 
     def allows(self, guarantee: Guarantee) -> bool:
         """The policy accepts this promise, or a weaker one."""

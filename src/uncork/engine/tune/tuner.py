@@ -15,6 +15,7 @@ from uncork.core.edits.edit import Edit
 from uncork.core.edits.step import StepEdit
 from uncork.engine.diagnose.observe import observe
 from uncork.engine.diagnose.precision_trials import compare_resident
+from uncork.engine.diagnose.time_breakdown import breakdown_with_new_input
 from uncork.engine.subject import time_budget as seconds
 from uncork.engine.tune.combined_trial import (
     CombinedOptimization,
@@ -325,13 +326,16 @@ class Tuner(TuningState):
         edits = candidate.pipeline_edits[len(self.variant.pipeline_edits) :]
         loader = candidate.loader_edits[len(self.variant.loader_edits) :]
         step = candidate.step_edits[len(self.variant.step_edits) :]
+        known = None
+        if not (step or self.subject.loses_time_between_calls):
+            known = breakdown_with_new_input(self.diagnosis, measured)
         self.subject.restore()
         now = observe(
             self.subject,
             self.machine,
             self.journal,
             variant=candidate,
-            measurement=measured,
+            known=known or measured,
             earlier=self.diagnosis,
         )
         # Only now: what breaks or is interrupted while looking must not be in force unrecorded.

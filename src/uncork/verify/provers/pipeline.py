@@ -58,6 +58,10 @@ _SLOWER = 8
 _SOME = 64
 _MANY = 1_000_000
 _A_WHILE_S = 10.0
+# Of the real pipelines a part is read where a pass takes longer, and so many samples are left: they
+# tell whether the randomness is alive.
+_LIVING_PASS_S = 1.0
+_TELLING_SAMPLES = 256
 # Draws after which a frozen augmentation cannot be taken for chance.
 _DRAWS_TO_TELL = 64
 
@@ -193,10 +197,12 @@ class PipelineProver:
 
     Args:
         original: None where there is no tf.data pipeline: then there is nothing to prove.
+        batch_size: Samples in one of its elements, where that is known.
     """
 
-    def __init__(self, original: Pipeline | None) -> None:
+    def __init__(self, original: Pipeline | None, batch_size: int | None = None) -> None:
         self._original = original
+        self._batch_size = batch_size or 1
         self._passes: dict[tuple[_Extent, float, int], ElementDigests] = {}
         self._samples: dict[int, list[list[str]]] = {}
         self._pass_s: float | None = None
@@ -347,7 +353,7 @@ class PipelineProver:
         themselves meet other elements then.
         """
         assert self._original is not None
-        epochs = self._passes_to_tell()
+        parts, epochs = self._parts_to_tell(parts), self._passes_to_tell()
         real, cut = (_part(each, parts) for each in (self._original, edited))
 
         def of_original() -> list[list[str]]:
@@ -362,6 +368,16 @@ class PipelineProver:
         if theirs is None:
             return f"whether it still draws new random numbers: nothing {TOO_FEW_COMPARED}"
         return frozen_randomness_reason(ours, theirs)
+
+    def _parts_to_tell(self, parts: int) -> int:
+        """Of how many elements one is read to see whether the randomness is alive."""
+        assert self._original is not None
+        pass_s = (self._pass_s or 0.0) / parts
+        samples = self._original.cardinality * self._batch_size / parts
+        more = int(min(pass_s / _LIVING_PASS_S, samples / _TELLING_SAMPLES))
+        if more > 1 and _is_enough(take_every_nth(self._original, parts * more)):
+            return parts * more
+        return parts
 
     def _passes_to_tell(self) -> int:
         """Two passes, more over few elements: eight coin flips come out alike too often."""
