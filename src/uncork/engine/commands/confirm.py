@@ -32,10 +32,12 @@ from uncork.engine.process.worker_process import (
     write_plan,
 )
 
-# More follow one by one as long as they leave open whether there is a gain; from the third on, only
-# where it would be worth having.
+# More follow one by one as long as they leave open whether there is a gain, or nearly all of how
+# large it is; from the third on, only where it would be worth having.
 _FEWEST_PAIRS: Final = 2
 _WORTH_HAVING: Final = 1.1
+# Ends of an interval, one over the other: what is wider tells little but that there is a gain.
+_WIDE: Final = 4.0
 # Of a first epoch that takes longer one process tells enough; others only warm up.
 _LONG_S: Final = 4.0
 # Of an epoch and its part of a validation, what the latter takes where it is timed.
@@ -96,8 +98,9 @@ def _is_open(plan: Plan, ours: list[Confirmation], theirs: list[Confirmation]) -
     if _trains_as_before(plan) or len(ours) == MAX_GROUP_SIZE:
         return False
     found = compare_groups(_speeds(ours), _speeds(theirs))
-    is_hopeful = len(ours) == _FEWEST_PAIRS or found.ratio >= _WORTH_HAVING
-    return found.verdict == "not_proven" and is_hopeful
+    if len(ours) == _FEWEST_PAIRS:
+        return found.verdict == "not_proven" or found.high > _WIDE * found.low
+    return found.verdict == "not_proven" and found.ratio >= _WORTH_HAVING
 
 
 class _InTurn:

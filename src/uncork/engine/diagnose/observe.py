@@ -75,7 +75,8 @@ class _Seconds:
         """Shorter by this share, but not so short that a block holds nothing."""
         share = min(1.0, max(_SHORTEST, share))
         block, supply, stages = self.block * share, self.supply * share, self.stages * share
-        return replace_fields(self, block=block, supply=supply, stages=stages)
+        more = self.more if share == 1.0 else 1
+        return replace_fields(self, block=block, supply=supply, stages=stages, more=more)
 
 
 _CAREFUL: Final = _Seconds(block=0.8, rounds=4, more=2, supply=1.5, stages=6.0)

@@ -45,8 +45,8 @@ def measure_other_precision(
         # What was in use when it was measured is no other precision by now.
         return {} if _switched(variant) else seen
     policy = None if _switched(variant) else _another(subject.observed_workload(), variant)
-    if policy is None:
-        return {}
+    if policy is None or (earlier and policy == "mixed_bfloat16"):
+        return {}  # bfloat16 is tried without it, too
     kind = policy.removeprefix("mixed_")
     journal.write("phase", f"measuring the step in {kind}")
     return {f"{kind}_speedup": _in_policy(subject, variant, policy, block_s)}

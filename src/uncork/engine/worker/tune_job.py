@@ -78,8 +78,10 @@ class TuneListener(JobListener):
         chosen = self.job.policy
         if self.job.is_budget_chosen:
             return chosen
-        budget_s = whole_budget_s(trials_budget_s(before), time_to_training_s)
-        self.journal.write("phase", f"trying optimizations for at most {budget_s:.0f} s")
+        trials_s = trials_budget_s(before)
+        self.journal.write("phase", f"trying optimizations for about {trials_s:.0f} s")
+        passed_s = time.time() - psutil.Process().create_time()
+        budget_s = passed_s + whole_budget_s(trials_s, time_to_training_s)
         return replace(chosen, budget_s=budget_s)
 
     def _hand_over(self, subject: Subject, walk: Tuner) -> bool:
