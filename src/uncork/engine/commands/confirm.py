@@ -99,7 +99,7 @@ def _is_open(plan: Plan, ours: list[Confirmation], theirs: list[Confirmation]) -
         return False
     found = compare_groups(_speeds(ours), _speeds(theirs))
     if len(ours) == _FEWEST_PAIRS:
-        return found.verdict == "not_proven" or found.high > _WIDE * found.low
+        return found.verdict == "not_proven" or (found.high or math.inf) > _WIDE * found.low
     return found.verdict == "not_proven" and found.ratio >= _WORTH_HAVING
 
 
