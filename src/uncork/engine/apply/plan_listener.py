@@ -34,6 +34,7 @@ from uncork.engine.apply.fit_arguments import (
 )
 from uncork.engine.apply.loop_datasets import PlannedDatasets
 from uncork.engine.apply.machine_match import (
+    check_machine,
     check_memory,
     check_precision,
     check_threads,
@@ -80,7 +81,8 @@ class PlanListener(PassThroughListener):
     def __init__(self, plan: Plan, *, strict: bool, whole_process: bool = False) -> None:
         self.plan = plan
         self.strict = strict
-        self.notices = PlanNotices(plan, strict=strict)
+        guard = lambda act: self.run_guarded(act)  # noqa: E731, PLW0108 - it is set later
+        self.notices = PlanNotices(plan, strict=strict, guard=guard)
         self.wants_loops = plan.before.workload.kind == "custom_loop" and bool(plan.edits)
         edits = plan.pipeline_edits or plan.loader_edits or plan.validation_edits
         moved = find_map_on_device(plan.step_edits) if self.wants_loops else None
@@ -99,6 +101,15 @@ class PlanListener(PassThroughListener):
     def is_settled(self) -> bool:
         """The whole plan was put in force, or it was told why not."""
         return self._data_met and self._step_met and self._process_met
+
+    def check_machine(self) -> None:
+        """Refuse a plan of another machine before anything is trained.
+
+        Raises:
+            PlanRefused: Strict, and it was proved on another machine or with other releases.
+        """
+        if self.strict:
+            check_machine(self.plan)
 
     def fit(self, call: FitCall) -> Any:
         """Train with the plan's edits if this is the call, and they fit."""

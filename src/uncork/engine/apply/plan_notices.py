@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import sys
+from typing import NoReturn
 
+from uncork.capture.base.listener import Guard
 from uncork.core.base.errors import EditRefused, PlanRefused
 from uncork.core.documents.plan import Plan
 from uncork.core.edits.step import has_reimplemented_math
@@ -11,17 +14,29 @@ from uncork.engine.apply.machine_match import library_differences, machine_diffe
 
 
 class PlanNotices:
-    """Writes to stderr, or ends the script under ``--strict``.
+    """Ends the script where something does not fit, or writes so to stderr (``--allow-partial``).
 
     Args:
         plan: In force, as far as it fits.
         strict: What does not fit is an error.
+        guard: Runs what raises it, so that the script cannot catch it.
     """
 
-    def __init__(self, plan: Plan, *, strict: bool) -> None:
+    def __init__(self, plan: Plan, *, strict: bool, guard: Guard = lambda act: act()) -> None:
         self._plan = plan
         self._strict = strict
+        self._guard = guard
         self._compared_machine = self._reported_change = False
+
+    def _end(self, received: str, expected: str, remedy: str) -> NoReturn:
+        """End the script.
+
+        Raises:
+            PlanRefused: Always, or what the guard makes of it.
+        """
+        refusal = PlanRefused(received, expected, remedy)
+        self._guard(functools.partial(_raise, refusal))
+        raise refusal
 
     def compare_machine(self) -> None:
         """What was proved on another machine need not be the same here to the last bit.
@@ -33,11 +48,11 @@ class PlanNotices:
         """
         libraries = library_differences(self._plan.machine)
         if self._strict and libraries and has_reimplemented_math(self._plan.step_edits):
-            raise PlanRefused(
+            self._end(
                 f"the plan replaces functions of Keras, and was proven with "
                 f"{' and '.join(libraries)}",
                 "the same TensorFlow and Keras",
-                "run 'uncork tune' again, or run without --strict",
+                "run 'uncork tune' again to make a plan for these",
             )
         changed = () if self._compared_machine else machine_differences(self._plan.machine)
         self._compared_machine = True
@@ -63,7 +78,7 @@ class PlanNotices:
             PlanRefused: Strict.
         """
         if self._strict if strict is None else strict:
-            raise PlanRefused(
+            self._end(
                 f"the step of {at} cannot run as planned: {why}",
                 "the step that was tuned",
                 "run 'uncork tune' again to make a plan for this one",
@@ -78,7 +93,7 @@ class PlanNotices:
                 before the first step nothing is lost.
         """
         if self._strict or self._plan.backend:
-            raise PlanRefused(refusal.received, refusal.expected, refusal.remedy) from refusal
+            self._end(refusal.received, refusal.expected, refusal.remedy)
         threads = self._plan.intra_op_threads
         still = f", except for {threads} thread(s) within a kernel" if threads else ""
         if self._plan.keeps_freed_memory:
@@ -92,7 +107,7 @@ class PlanNotices:
             PlanRefused: Strict.
         """
         if self._strict:
-            raise PlanRefused(refusal.received, refusal.expected, refusal.remedy) from refusal
+            self._end(refusal.received, refusal.expected, refusal.remedy)
         sys.stderr.write(f"uncork: {at} reads its arrays unmodified: {refusal}\n")
 
     def saves_synchronously(self, at: str) -> None:
@@ -103,8 +118,12 @@ class PlanNotices:
         """
         why = "no ModelCheckpoint of Keras writes .keras or .weights.h5"
         if self._strict:
-            raise PlanRefused(why, "the ModelCheckpoint that was tuned", "tune again")
+            self._end(why, "the ModelCheckpoint that was tuned", "tune again")
         sys.stderr.write(f"uncork: {at} saves synchronously, as the original: {why}\n")
+
+
+def _raise(error: PlanRefused) -> NoReturn:
+    raise error
 
 
 def other_data() -> PlanRefused:
