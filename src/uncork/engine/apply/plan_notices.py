@@ -16,17 +16,29 @@ from uncork.engine.apply.machine_match import library_differences, machine_diffe
 class PlanNotices:
     """Ends the script where something does not fit, or writes so to stderr (``--allow-partial``).
 
+    Once something has been trained under the plan, nothing ends for the sake of the rest: hours of
+    work may be lost with it.
+
     Args:
         plan: In force, as far as it fits.
         strict: What does not fit is an error.
         guard: Runs what raises it, so that the script cannot catch it.
+
+    Attributes:
+        has_trained: Something was trained under the plan.
     """
 
     def __init__(self, plan: Plan, *, strict: bool, guard: Guard = lambda act: act()) -> None:
         self._plan = plan
-        self._strict = strict
+        self._is_strict = strict
         self._guard = guard
+        self.has_trained = False
         self._compared_machine = self._reported_change = False
+
+    @property
+    def strict(self) -> bool:
+        """What does not fit is an error, as yet."""
+        return self._is_strict and not self.has_trained
 
     def _end(self, received: str, expected: str, remedy: str) -> NoReturn:
         """End the script.
@@ -47,7 +59,7 @@ class PlanNotices:
             PlanRefused: Strict, and the plan replaces functions of another Keras.
         """
         libraries = library_differences(self._plan.machine)
-        if self._strict and libraries and has_reimplemented_math(self._plan.step_edits):
+        if self.strict and libraries and has_reimplemented_math(self._plan.step_edits):
             self._end(
                 f"the plan replaces functions of Keras, and was proven with "
                 f"{' and '.join(libraries)}",
@@ -71,13 +83,19 @@ class PlanNotices:
                 "proof is for the step before this change\n"
             )
 
-    def step_continues(self, at: str, how: str, why: str, *, strict: bool | None = None) -> None:
+    def step_continues(self, at: str, how: str, why: str, *, has_begun: bool = False) -> None:
         """The training goes on without what was planned for its step.
 
+        Args:
+            at: ``file.py:line`` of the training.
+            how: It goes on.
+            why: It cannot run as planned.
+            has_begun: It has run as planned so far.
+
         Raises:
-            PlanRefused: Strict.
+            PlanRefused: Strict, and it has not begun.
         """
-        if self._strict if strict is None else strict:
+        if self.strict and not has_begun:
             self._end(
                 f"the step of {at} cannot run as planned: {why}",
                 "the step that was tuned",
@@ -85,14 +103,21 @@ class PlanNotices:
             )
         sys.stderr.write(f"uncork: the step of {at} continues {how}: {why}\n")
 
-    def training_refused(self, refusal: EditRefused | PlanRefused, at: str) -> None:
+    def training_refused(
+        self, refusal: EditRefused | PlanRefused, at: str, *, has_begun: bool = False
+    ) -> None:
         """The training goes on without its plan.
 
+        Args:
+            refusal: Why.
+            at: ``file.py:line`` of the training.
+            has_begun: It has run as planned so far.
+
         Raises:
-            PlanRefused: Strict, or planned on another backend: it would not train as written, and
-                before the first step nothing is lost.
+            PlanRefused: Strict, and it has not begun; or planned on another backend: it would not
+                train as written, and before the first step nothing is lost.
         """
-        if self._strict or self._plan.backend:
+        if (self.strict and not has_begun) or self._plan.backend:
             self._end(refusal.received, refusal.expected, refusal.remedy)
         threads = self._plan.intra_op_threads
         still = f", except for {threads} thread(s) within a kernel" if threads else ""
@@ -106,7 +131,7 @@ class PlanNotices:
         Raises:
             PlanRefused: Strict.
         """
-        if self._strict:
+        if self.strict:
             self._end(refusal.received, refusal.expected, refusal.remedy)
         sys.stderr.write(f"uncork: {at} reads its arrays unmodified: {refusal}\n")
 
@@ -117,7 +142,7 @@ class PlanNotices:
             PlanRefused: Strict.
         """
         why = "no ModelCheckpoint of Keras writes .keras or .weights.h5"
-        if self._strict:
+        if self.strict:
             self._end(why, "the ModelCheckpoint that was tuned", "tune again")
         sys.stderr.write(f"uncork: {at} saves synchronously, as the original: {why}\n")
 
