@@ -92,12 +92,14 @@ def _source_path(name: str, spec: ModuleSpec | None) -> str:
 
 def _static_spec(name: str) -> ModuleSpec | None:
     """Part by part: ``importlib.util.find_spec`` would import the packages."""
+    parts = name.split(".")
+    if "" in parts:
+        return None
     first = [] if has_safe_path() else [os.getcwd()]  # noqa: PTH109 - as Python writes it
     given, spec = sys.path, None
     folders: list[str] | None = None
     sys.path = [*first, *(given if has_safe_path() else given[1:])]
     try:
-        parts = name.split(".")
         for count in range(1, len(parts) + 1):
             spec = _find(".".join(parts[:count]), folders)
             if spec is None or (spec.submodule_search_locations is None and count < len(parts)):
