@@ -68,7 +68,7 @@ def run_script(
     try:
         with fix_location_folder(), report_training_calls(listener):
             if module:
-                _become_module(module)
+                _become_module(module, path)
             exec(code, vars(sys.modules["__main__"]))
     except UncorkError:
         raise
@@ -132,9 +132,19 @@ def _suggestion(script: Path) -> str:
     return f"did you mean {script.with_name(close[0])}?" if close else "check the path"
 
 
-def _become_module(name: str) -> None:
-    """What a module finds in ``__main__`` beyond a script; imports the packages that it is in."""
+def _become_module(name: str, path: str) -> None:
+    """What a module finds in ``__main__`` beyond a script; imports the packages that it is in.
+
+    Raises:
+        WrongUse: These have changed where their modules are found.
+    """
     spec = import_module_spec(name)
+    if not os.path.samefile(str(spec.origin), path):  # noqa: PTH121 - as text
+        raise WrongUse(
+            f"the packages of '{name}' look for it in {spec.origin}",
+            f"the module's file in {path}, where the packages lie",
+            f"run the file itself: {spec.origin}",
+        )
     main = sys.modules["__main__"]
     vars(main).update(
         __loader__=spec.loader,

@@ -132,6 +132,7 @@ def _is_for(path: Path, script: Script) -> bool:
     if marks.script_digest and marks.script_digest == script_digest(script.path):
         return True
     tuned = Path(marks.working_folder, marks.script)
-    if marks.working_folder and tuned.exists():
-        return tuned.samefile(script.path)
+    if marks.working_folder:
+        with suppress(OSError):  # it was moved since, or comes from another machine
+            return tuned.samefile(script.path)
     return tuned.name == printable_path(Path(script.path).name)
