@@ -159,13 +159,13 @@ def _run(verb: argparse.ArgumentParser) -> None:
     which.add_argument(
         "--no-plan",
         action="store_true",
-        help="train as written, although there is a plan for the script",
+        help="train unmodified, although there is a plan for the script",
     )
     verb.add_argument(
         "--allow-partial",
         action="store_true",
         help=(
-            "go on with what still fits of a plan for another script, other arguments, another "
+            "apply what still fits of a plan for another script, other arguments, another "
             "machine or another version, and report what does not fit (default: exit with code 2 "
             "before the training)"
         ),
@@ -253,7 +253,7 @@ class _Gone(argparse.Action):
         """Say what has taken its place."""
         parser.error(
             "'uncork run' has no --strict: a plan that does not fit ends the run by default. Leave "
-            "the option out, or go on with what still fits: --allow-partial"
+            "the option out, or apply what still fits: --allow-partial"
         )
 
 

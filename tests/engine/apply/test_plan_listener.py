@@ -167,7 +167,7 @@ def test_another_training_is_refused_before_its_first_step(trained: Path) -> Non
     refused = train(trained, "--plan", "exact.json", "other.py", "x")
     assert refused.returncode == 2
     assert "the plan was made for" in refused.stderr
-    assert "go on with what still fits: uncork run --allow-partial" in refused.stderr
+    assert "apply only what still fits: uncork run --allow-partial" in refused.stderr
     assert "Traceback" not in refused.stderr
     assert "caught" not in refused.stdout
     assert not (trained / "steps").exists()

@@ -71,7 +71,7 @@ def check_plan(plan: Plan, path: Path, script: Script, *, allow_partial: bool) -
             f"{path} does not fit, and nothing was run:" + "".join(f"\n    {c}" for c in changed),
             "the script, its arguments, the machine and the versions of the tuning",
             f"{again} makes a plan for this command; "
-            f"{run_command(script, '--allow-partial', '--plan', str(path))} goes on with what "
+            f"{run_command(script, '--allow-partial', '--plan', str(path))} applies what "
             "still fits",
         )
 

@@ -104,7 +104,7 @@ def _planned(script: Script, plan: Plan, *, strict: bool) -> None:
 
 def _with_way_on(refusal: PlanRefused, plan: Plan) -> PlanRefused:
     """On another backend there is none: the script would not train as written."""
-    way_on = "" if plan.backend else ", or go on with what still fits: uncork run --allow-partial"
+    way_on = "" if plan.backend else ", or apply only what still fits: uncork run --allow-partial"
     return PlanRefused(refusal.received, refusal.expected, refusal.remedy + way_on)
 
 
