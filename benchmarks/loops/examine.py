@@ -10,9 +10,9 @@ from typing import Final
 from benchmarks.loops.losses import apart, printed
 from benchmarks.loops.scripts import Loop
 from benchmarks.truth.processes import run
-from uncork.core.base.record import Record
+from uncork.core.base.record import Record, replace
 from uncork.core.documents.plan import Plan, Speedup
-from uncork.core.documents.plan_file import parse_plan
+from uncork.core.documents.plan_file import parse_plan, serialize_plan
 
 _UNCORK: Final = (sys.executable, "-m", "uncork")
 _EPOCHS: Final = 3
@@ -69,8 +69,10 @@ def examine(loop: Loop, data: Path, work: Path, *, budget_s: float) -> Examined:
     losses, again = (_losses([sys.executable, *script], work / n, errors) for n in ("a", "b"))
     under: tuple[float, ...] = ()
     if plan:
-        file = work / "tune" / "plan.json"
-        command = [*_UNCORK, "run", "--strict", "--plan", file, *script]
+        # It is tuned for as many epochs as that takes, and run for fewer.
+        file = work / "tune" / "run.json"
+        file.write_bytes(serialize_plan(replace(plan, arguments=tuple(map(str, script[1:])))))
+        command = [*_UNCORK, "run", "--plan", file, *script]
         under = _losses(command, work / "planned", errors)
     return Examined(
         name=loop.name,

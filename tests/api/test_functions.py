@@ -150,6 +150,22 @@ def test_a_plan_for_another_model_is_refused_before_anything_is_trained(tuned) -
     assert state(model) == before
 
 
+def test_a_plan_of_another_machine_or_version_is_refused_unless_a_part_is_enough(
+    tuned, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record = tuned[2].record
+    plan = replace(record, machine=replace(record.machine, cpu_model="AMD 486", keras="3.0.1"))
+    model = mlp()
+    before = state(model)
+    with pytest.raises(PlanRefused, match=r"(?s)processor: AMD 486.*Keras: 3\.0\.1, here"):
+        uncork.fit(model, dataset(), plan=plan, epochs=1, verbose=0)
+    assert state(model) == before
+    uncork.fit(model, dataset(), plan=plan, allow_partial=True, epochs=1, verbose=0)
+    assert state(model) != before
+    if plan.edits:
+        assert "proven on another machine (processor: AMD 486" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("plan", ["no-such.json", None, 3, {"steps": []}])
 def test_what_is_no_plan_is_refused(plan: object) -> None:
     with pytest.raises(PlanRefused):

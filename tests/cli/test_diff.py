@@ -49,9 +49,9 @@ def test_the_patch_is_printed_and_the_rest_said_beside_it(
         "+model.compile('adam', jit_compile=True)\n model.fit(data)\n"
     )
     assert "not in the patch: flat_updates: a script cannot express it" in got.err
-    assert "uncork run --plan plan.json train.py ARGS" in got.err
-    assert "not run yet: uncork diff --check plan.json ARGS" in got.err
-    assert "then: uncork tune train.py ARGS" in got.err
+    assert "uncork run --plan plan.json train.py applies" in got.err
+    assert "not run yet: uncork diff --check plan.json compares" in got.err
+    assert "then: uncork tune train.py\n" in got.err
     assert "patch -p0" in got.err
 
 

@@ -271,7 +271,8 @@ def test_an_earlier_report_is_replaced_and_arguments_are_typed_again(
 ) -> None:
     (saved / "train.py").write_text("pass")
     monkeypatch.chdir(saved)
-    monkeypatch.setattr(verbs.tune_command, "tune", lambda *_, **__: (empty_plan(), False))
+    typed = empty_plan(arguments=("--data", "my photos"))
+    monkeypatch.setattr(verbs.tune_command, "tune", lambda *_, **__: (typed, False))
     for _ in range(2):
         assert main(["tune", "train.py", "--data", "my photos"]) == exit_codes.DONE
     assert "train.py --data 'my photos'" in capsys.readouterr().out
@@ -297,6 +298,11 @@ def test_what_stands_behind_a_script_is_the_script_s() -> None:
         assert (options.script, options.args) == ("train.py", ["--", "-x", "--plan", "p"])
         options = build_parser().parse_args([verb, "--", "-odd.py", "-x"])
         assert (options.script, options.args) == ("-odd.py", ["-x"])
+        options = build_parser().parse_args([verb, "train.py", "-m", "x"])
+        assert (options.script, options.module, options.args) == ("train.py", "", ["-m", "x"])
+        before = ["--list"] if verb == "diagnose" else ["--plan", "p"]
+        options = build_parser().parse_args([verb, *before, "-m", "lab.train", "--", "-m"])
+        assert (options.script, options.module, options.args) == ("", "lab.train", ["--", "-m"])
     with pytest.raises(SystemExit):
         build_parser().parse_args(["run", "--"])
     with pytest.raises(SystemExit):

@@ -18,6 +18,7 @@ from uncork.core.evidence.loop import HostSync, StateGrowth
 from uncork.core.evidence.model import SlowLayer, Transfer
 from uncork.core.evidence.stage import ArrayCopy
 from uncork.core.evidence.storage import CacheFolder
+from uncork.report.content.diagnosis_content import next_command
 from uncork.report.redaction import Redactor, redact
 
 SECRETS = ("acme", "patient", "tumour", "Onco", "scans", "Margin")
@@ -114,7 +115,12 @@ def secretive():
     )
     notes = (f"{NAME} was changed",)
     policy = Policy(disk_cache_folder=FOLDER)
-    return plan(script=NAME, before=before, after=None, steps=steps, notes=notes, policy=policy)
+    typed = {"module": "acme.train", "arguments": ("--scans", FOLDER), "working_folder": "/acme"}
+    return plan(
+        **{"script": NAME, "before": before, "after": None, "steps": steps, "notes": notes},
+        policy=policy,
+        **typed,
+    )
 
 
 def test_nothing_of_the_user_s_is_left():
@@ -151,9 +157,14 @@ def test_a_concealed_plan_cannot_be_run():
 
 
 def test_a_diagnosis_as_well():
-    found = diagnosis()
+    typed = {"module": "acme.train", "arguments": ("acme",), "working_folder": "/acme"}
+    found = diagnosis(**typed)
     hidden = redact(found)
-    assert "train.py" not in to_json(hidden).decode()
+    text = to_json(hidden).decode()
+    assert "train.py" not in text
+    assert "acme" not in text
+    assert next_command(hidden) == "uncork tune -m hidden hidden"
+    assert next_command(redact(diagnosis())) == "uncork tune file1"
     assert hidden.workloads[0].ceilings == found.workloads[0].ceilings
 
 

@@ -55,7 +55,8 @@ def planned(cwd: Path, folder: Path, size: int = 0) -> Path:
 
 
 def train(cwd: Path, made: Path, name: str, **options: object) -> subprocess.CompletedProcess[str]:
-    return run_python("-m", "uncork", "run", "--plan", made, "train.py", name, cwd=cwd, **options)
+    words = ("-m", "uncork", "run", "--allow-partial", "--plan", made, "train.py", name)
+    return run_python(*words, cwd=cwd, **options)
 
 
 def same_weights(cwd: Path, name: str) -> None:
@@ -68,7 +69,7 @@ def same_weights(cwd: Path, name: str) -> None:
 def test_weights_are_those_of_plain_python_and_no_file_stays(trained: Path, tmp_path: Path) -> None:
     done = train(trained, planned(trained, tmp_path), "files")
     assert done.returncode == 0, done.stderr
-    assert "uncork: " not in done.stderr.replace("uncork: the plan was proven on another", "")
+    assert "uncork: " not in done.stderr
     same_weights(trained, "files")
     assert not list(tmp_path.iterdir())
 
@@ -162,7 +163,7 @@ def test_a_script_is_tuned_and_run_end_to_end(
     assert found.proof.passed
     assert found.proof.kind == "exact"
     (tmp_path / "plan.json").write_bytes(serialize_plan(made))
-    ran = uncork("run", "--strict", "--plan", "plan.json", "train.py", 2)
+    ran = uncork("run", "--plan", "plan.json", "train.py", 50)
     assert ran.returncode == 0, ran.stderr
     assert not list(folder.iterdir())
 

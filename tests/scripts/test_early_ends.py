@@ -27,7 +27,7 @@ def test_a_script_that_exits_with_a_code_has_failed(monkeypatch, tmp_path: Path)
     failed: list[dict[str, object]] = []
     made = SimpleNamespace(result=None, fail=lambda **found: failed.append(found))
 
-    def run_script(script, args, trial, source, *, outline):
+    def run_script(script, args, trial, source, *, outline, module):
         trial.created_listener = made
         raise SystemExit(2)
 

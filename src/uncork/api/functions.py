@@ -135,7 +135,12 @@ def tune(
 
 
 def fit(
-    model: Any, data: Any, *, plan: Plan | Displayable[Plan] | str | Path, **arguments: Any
+    model: Any,
+    data: Any,
+    *,
+    plan: Plan | Displayable[Plan] | str | Path,
+    allow_partial: bool = False,
+    **arguments: Any,
 ) -> Any:
     """``model.fit(data, ...)`` with a plan in force; returns Keras's history.
 
@@ -143,16 +148,20 @@ def fit(
         model: The one the plan was made for, or its like.
         data: Likewise.
         plan: From :func:`tune`, or the path of a ``plan.json``.
+        allow_partial: Go on with what still fits of a plan for another training, machine or
+            version, and write to stderr what does not.
         arguments: Of ``fit``.
 
     Raises:
         PlanRefused: The plan does not fit, with what differs; nothing has been trained.
     """
     loaded = _plan(plan)
+    listener = PlanListener(loaded, strict=not allow_partial)
+    listener.check_machine()
     bound = _bound(model, data, arguments)
     at = user_line(sys._getframe(1))
     call = FitCall(loaded.before.workload.index, at, model, bound, model.fit)
-    return PlanListener(loaded, strict=True).fit(call)
+    return listener.fit(call)
 
 
 def optimize(

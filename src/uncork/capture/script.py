@@ -17,6 +17,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 
 from uncork.capture.base.listener import Listener
+from uncork.capture.base.modules import has_safe_path, import_module_spec
 from uncork.capture.hooks.install import report_training_calls
 from uncork.capture.outline.rewrite import outline_inline_steps
 from uncork.core.base.errors import ScriptFailed, UncorkError, WrongUse
@@ -32,6 +33,7 @@ def run_script(
     source: Path | None = None,
     *,
     outline: bool = False,
+    module: str = "",
 ) -> None:
     """Run a script to its end, or until the listener stops it.
 
@@ -39,13 +41,14 @@ def run_script(
     stay as it had them, because its threads, exit handlers and pickles outlive this call.
 
     Args:
-        script: As the user typed it.
+        script: As the user typed it; the file of a module.
         args: What follows it on the command line.
         listener: Is told about training calls, and may raise
             :class:`~uncork.capture.base.stop.StopScript`.
         source: A text to run as if it lay where the script does, with what lies beside that.
         outline: Training steps that stand in a loop itself become functions, which can be run in
             other ways.
+        module: Name of the module to run, as ``python -m`` does; ``""`` for a script.
 
     Raises:
         WrongUse: There is no such script, or it cannot be read.
@@ -59,9 +62,13 @@ def run_script(
     code = _compile(text, path, outline=outline)
     if source is not None:
         _lay_at(path, text)
-    _take_over(script, path, args)
+    _take_over("-m" if module else str(script), path, args)
+    if module:
+        _set_first_folder(os.getcwd())  # noqa: PTH109 - as Python writes it
     try:
         with fix_location_folder(), report_training_calls(listener):
+            if module:
+                _become_module(module, path)
             exec(code, vars(sys.modules["__main__"]))
     except UncorkError:
         raise
@@ -125,7 +132,36 @@ def _suggestion(script: Path) -> str:
     return f"did you mean {script.with_name(close[0])}?" if close else "check the path"
 
 
-def _take_over(script: Path, path: str, args: Sequence[str]) -> None:
+def _become_module(name: str, path: str) -> None:
+    """What a module finds in ``__main__`` beyond a script; imports the packages that it is in.
+
+    Raises:
+        WrongUse: These have changed where their modules are found.
+    """
+    spec = import_module_spec(name)
+    if not os.path.samefile(str(spec.origin), path):  # noqa: PTH121 - as text
+        raise WrongUse(
+            f"the packages of '{name}' look for it in {spec.origin}",
+            f"the module's file in {path}, where the packages lie",
+            f"run the file itself: {spec.origin}",
+        )
+    main = sys.modules["__main__"]
+    vars(main).update(
+        __loader__=spec.loader,
+        __file__=spec.origin,
+        __cached__=spec.cached,
+        __package__=spec.parent,
+        __spec__=spec,
+    )
+    sys.argv[0] = str(spec.origin)
+
+
+def _set_first_folder(folder: str) -> None:
+    if not has_safe_path():
+        sys.path[0] = folder
+
+
+def _take_over(script: str, path: str, args: Sequence[str]) -> None:
     """Make the process look as it does to a script that Python itself has started."""
     main = ModuleType("__main__")
     vars(main).update(
@@ -138,9 +174,8 @@ def _take_over(script: Path, path: str, args: Sequence[str]) -> None:
     # A real module without a spec: pickle finds the script's classes in it, and spawned processes
     # import the script anew from __file__, as under plain Python.
     sys.modules["__main__"] = main
-    sys.argv = [str(script), *args]
-    if not getattr(sys.flags, "safe_path", False) and not sys.flags.isolated:
-        sys.path[0] = str(Path(path).resolve().parent)
+    sys.argv = [script, *args]
+    _set_first_folder(str(Path(path).resolve().parent))
 
 
 def print_traceback(error: BaseException, script: str = "") -> None:

@@ -12,6 +12,7 @@ from uncork.cli.output_files import check_writable, unwritable_error
 from uncork.core.base import exit_codes
 from uncork.core.base.errors import WrongUse
 from uncork.core.base.record import write_atomically
+from uncork.core.base.script import script_words
 from uncork.core.documents.plan import Plan
 from uncork.core.documents.plan_file import parse_plan
 from uncork.engine.commands import diff as patches
@@ -49,10 +50,10 @@ def diff(options: argparse.Namespace) -> int:
     else:
         patch = patches.patch_from_plan(plan)
         if options.check and patch.included:
-            script = Script(plan.script, tuple(options.args))
+            script = Script(plan.script, _arguments(plan, options), plan.module)
             unseen = patches.check_patch(patch, plan, script, Progress(quiet=options.quiet))
     _hand_out(patch, options.output)
-    told = _of_plan(patch, options, unseen) if plan else _of_script(patch, options.output)
+    told = _of_plan(plan, patch, options, unseen) if plan else _of_script(patch, options.output)
     if not options.quiet:
         sys.stderr.write("".join(f"uncork: {line}\n" for line in told))
     return exit_codes.DONE
@@ -103,11 +104,19 @@ def _shown(path: str) -> str:
         return str(found)
 
 
-def _of_plan(patch: Patch, options: argparse.Namespace, unseen: tuple[str, ...]) -> list[str]:
-    plan, args = shlex.quote(str(options.file)), shlex.join(options.args) or "ARGS"
+def _arguments(plan: Plan, options: argparse.Namespace) -> tuple[str, ...]:
+    """Those of the tuning, unless others follow the name of the plan."""
+    return tuple(options.args) or plan.arguments
+
+
+def _of_plan(
+    plan: Plan, patch: Patch, options: argparse.Namespace, unseen: tuple[str, ...]
+) -> list[str]:
+    file = str(options.file)
+    words = script_words(patch.path, plan.module, _arguments(plan, options))
     told = [f"not in the patch: {each.name}: {each.reason}" for each in patch.omitted]
     if patch.omitted:
-        run = f"uncork run --plan {plan} {shlex.quote(patch.path)} {args}"
+        run = shlex.join(["uncork", "run", "--plan", file, *words])
         told.append(f"{run} applies these, too, to the script without the patch")
     told += patch.notes
     if not patch.included:
@@ -116,13 +125,14 @@ def _of_plan(patch: Patch, options: argparse.Namespace, unseen: tuple[str, ...])
     if patch.omitted:
         told.append(
             "Uncork proved and measured the plan with all of its optimizations. To measure only "
-            f"those in the patch, apply it, then: uncork tune {shlex.quote(patch.path)} {args}"
+            f"those in the patch, apply it, then: {shlex.join(['uncork', 'tune', *words])}"
         )
     if options.check:
         told.append("checked: the patched script trains the same pipeline, model and settings")
         told += (f"of {name}, Uncork checked only that it trains" for name in unseen)
     else:
-        told.append(f"not run yet: uncork diff --check {plan} ARGS compares it with the plan")
+        check = f"uncork diff --check {shlex.quote(file)}"
+        told.append(f"not run yet: {check} compares it with the plan")
     return [*told, _apply(patch, options.output)]
 
 

@@ -11,6 +11,7 @@ from uncork.core.base.version import __version__
 from uncork.core.edits.edit import GUARANTEES
 
 _DAY_S = 86_400
+_MODULE = "-m"
 _DESCRIPTION = """\
 Find out why a TensorFlow/Keras training is slow, remove its bottlenecks, and prove that the
 training stays the same. Your script stays unmodified.
@@ -20,6 +21,7 @@ examples:
   uncork diagnose train.py --data photos       show where the time goes
   uncork tune train.py --data photos           try optimizations; write plan.json
   uncork run --plan plan.json train.py --data photos
+  uncork tune -m package.train --data photos   the same of a module, as python -m runs it
   uncork diff plan.json                        print the plan as a patch to your source
   uncork explain cache_missing                 print what a cause means and what to do
 
@@ -41,7 +43,7 @@ def build_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     top.add_argument("--version", action="version", version=f"uncork {__version__}")
-    verbs = top.add_subparsers(dest="verb", metavar="VERB", required=True)
+    verbs = top.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=_VerbParser)
     _diagnose(
         verbs.add_parser(
             "diagnose", help=("show where the time goes and how fast this machine could train")
@@ -152,10 +154,23 @@ def _tune(verb: argparse.ArgumentParser) -> None:
 
 
 def _run(verb: argparse.ArgumentParser) -> None:
-    verb.add_argument("--plan", type=Path, metavar="FILE", help="a plan written by 'uncork tune'")
-    verb.add_argument(
-        "--strict", action="store_true", help="fail without training if the plan does not fit"
+    which = verb.add_mutually_exclusive_group()
+    which.add_argument("--plan", type=Path, metavar="FILE", help="a plan written by 'uncork tune'")
+    which.add_argument(
+        "--no-plan",
+        action="store_true",
+        help="train unmodified, although there is a plan for the script",
     )
+    verb.add_argument(
+        "--allow-partial",
+        action="store_true",
+        help=(
+            "apply what still fits of a plan for another script, other arguments, another "
+            "machine or another version, and report what does not fit (default: exit with code 2 "
+            "before the training)"
+        ),
+    )
+    verb.add_argument("--strict", action=_Gone, nargs=0, help=argparse.SUPPRESS)
     _script(verb)
 
 
@@ -173,8 +188,8 @@ def _diff(verb: argparse.ArgumentParser) -> None:
         "file",
         action=_Command,
         nargs=argparse.PARSER,
-        help="a plan written by 'uncork tune', and the script's arguments for --check; or a script "
-        "that uses what Keras 3 removed",
+        help="a plan written by 'uncork tune', and other arguments of the script than it was tuned "
+        "with, for --check; or a script that uses what Keras 3 removed",
     )
 
 
@@ -219,12 +234,31 @@ def _script(verb: argparse.ArgumentParser) -> None:
         "script",
         action=_Command,
         nargs=argparse.PARSER,
-        help="your training script, unmodified, and its own arguments",
+        help="your training script, unmodified, and its own arguments; '-m MODULE' and its "
+        "arguments for a module, as 'python -m' runs it",
     )
 
 
+class _VerbParser(argparse.ArgumentParser):
+    """Takes ``-m`` for the beginning of the script's own command line, not for an option."""
+
+    def _parse_optional(self, arg_string: str) -> Any:
+        return None if arg_string == _MODULE else super()._parse_optional(arg_string)
+
+
+class _Gone(argparse.Action):
+    """An option of earlier versions."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        """Say what has taken its place."""
+        parser.error(
+            "'uncork run' has no --strict: a plan that does not fit ends the run by default. Leave "
+            "the option out, or apply what still fits: --allow-partial"
+        )
+
+
 class _Command(argparse.Action):
-    """A file and all that follows it: ``--`` is the script's own from there on."""
+    """A file, or ``-m`` and a module, and all that follows: it is the script's own."""
 
     def __call__(
         self,
@@ -233,12 +267,15 @@ class _Command(argparse.Action):
         values: Any,
         option_string: str | None = None,
     ) -> None:
-        """Set what it is called, and ``args``."""
+        """Set what it is called, or ``module``; and ``args``."""
         del option_string
-        words = values[1:] if values[0] == "--" else values
+        is_module = values[0] == _MODULE
+        words = values[1:] if is_module or values[0] == "--" else values
         if not words:
-            parser.error(f"the following arguments are required: {self.dest}")
-        setattr(namespace, self.dest, words[0])
+            missing = f"the name of a module after {_MODULE}" if is_module else self.dest
+            parser.error(f"the following arguments are required: {missing}")
+        namespace.module = words[0] if is_module else ""
+        setattr(namespace, self.dest, "" if is_module else words[0])
         namespace.args = words[1:]
 
 

@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from uncork.capture.base.modules import find_module_file
 from uncork.cli.output_files import check_writable, unwritable_error
 from uncork.core.base import exit_codes
 from uncork.core.base.errors import WrongUse
@@ -61,7 +62,7 @@ def diagnose(options: argparse.Namespace) -> int:
     try:
         _save_diagnosis(found, options)
     finally:
-        _print(found, args=script.args)
+        _print(found)
     print(f"report: {options.report}")
     if options.timeline and any(options.timeline.rglob("*.xplane.pb")):
         print(f"timeline: tensorboard --logdir {options.timeline}")
@@ -98,7 +99,7 @@ def tune(options: argparse.Namespace) -> int:
         path = Path(target.name) if options.confidential else target
         _save(report, _html(_shown(plan, options), path))
     finally:
-        _print(plan, target, script.args)
+        _print(plan, target)
     print(f"plan:   {target}\nreport: {report}")
     if target != options.plan:
         print(
@@ -110,7 +111,12 @@ def tune(options: argparse.Namespace) -> int:
 
 def run(options: argparse.Namespace) -> int:
     """Train, in this process; the exit code is the script's own."""
-    return run_command.run(_script(options), options.plan, strict=options.strict)
+    return run_command.run(
+        _script(options),
+        options.plan,
+        without_plan=options.no_plan,
+        allow_partial=options.allow_partial,
+    )
 
 
 def report(options: argparse.Namespace) -> int:
@@ -132,11 +138,13 @@ def _beside(path: Path) -> Path:
 
 
 def _script(options: argparse.Namespace) -> Script:
-    """Check the script before anything is started.
+    """Check the script, or find the module's file, before anything is started.
 
     Raises:
         WrongUse: It is not there.
     """
+    if options.module:
+        return Script(find_module_file(options.module), tuple(options.args), options.module)
     path = Path(options.script)
     if not path.is_file():
         kind = "a directory" if path.is_dir() else "missing"
@@ -265,18 +273,16 @@ def _read(path: Path) -> Diagnosis | Plan:
     )
 
 
-def _print(
-    record: Diagnosis | Plan, path: Path = Path("plan.json"), args: tuple[str, ...] = ()
-) -> None:
+def _print(record: Diagnosis | Plan, path: Path = Path("plan.json")) -> None:
     from uncork.report.terminal import page as terminal  # noqa: PLC0415
     from uncork.report.terminal import text  # noqa: PLC0415
 
     columns = shutil.get_terminal_size((100, 40)).columns
     style = text.detect_style(sys.stdout, columns)
     if isinstance(record, Plan):
-        print(terminal.plan_text(record, *style, path=str(path), args=args))
+        print(terminal.plan_text(record, *style, path=str(path)))
     else:
-        print(terminal.diagnosis_text(record, *style, args=args))
+        print(terminal.diagnosis_text(record, *style))
 
 
 def _html(record: Diagnosis | Plan, path: Path) -> bytes:

@@ -25,8 +25,10 @@ R = TypeVar("R", bound=Diagnosis | Plan)
 _SENTENCES = frozenset(
     {"detail", "error_message", "evidence", "notes", "reason", "refusal_reason", "remedy", "script"}
 )
-# And paths of the user's, or names of jobs.
-_FOLDERS = frozenset({"folder", "disk_cache_folder", "path", "placement"})
+# And paths of the user's, or names of jobs, and what the script was called with.
+_FOLDERS = frozenset(
+    {"arguments", "disk_cache_folder", "folder", "module", "path", "placement", "working_folder"}
+)
 # And names of arguments and layers, several of them.
 _NAMES = frozenset(
     {

@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from plan_files import made_here
 from records import STEPS, plan, workload_diagnosis
 from uncork.capture.base.listener import FitCall, PassThroughListener
 from uncork.capture.base.stop import StopScript
@@ -47,7 +48,7 @@ class Maker(PassThroughListener):
             after=None,
             steps=(replace(kept, edits=(*version.pipeline_edits, *STEP_EDITS), guarantee="exact"),),
         )
-        self._target.write_bytes(serialize_plan(made))
+        self._target.write_bytes(serialize_plan(made_here(made)))
         raise StopScript
 
 

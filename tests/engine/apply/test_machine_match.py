@@ -12,6 +12,7 @@ from keras.src.backend.tensorflow import trainer as keras_trainer
 
 from records import STEPS, WORKLOAD, plan, stage, workload_diagnosis
 from uncork.capture.base.listener import StepCall
+from uncork.capture.base.stop import ScriptStopper, StopScript
 from uncork.core.base.errors import EditRefused, PlanRefused
 from uncork.core.base.record import replace
 from uncork.core.documents.plan import Plan
@@ -290,6 +291,41 @@ def test_what_does_itself_what_keras_does_keeps_to_the_keras_it_was_proved_with(
                 notices.compare_machine()
     else:
         PlanNotices(made, strict=True).compare_machine()
+
+
+def test_before_the_training_a_refusal_cannot_be_caught_and_later_it_ends_nothing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    made, stops = with_edits(JitCompile()), ScriptStopper()
+    notices = PlanNotices(made, strict=True, guard=stops.run_guarded)
+    with pytest.raises(StopScript):
+        notices.step_continues("train.py:9", "eagerly", "it has changed")
+    assert isinstance(stops.cause, PlanRefused)
+    assert "it has changed" in stops.cause.received
+    assert capsys.readouterr().err == ""
+    notices = PlanNotices(made, strict=True)
+    with pytest.raises(PlanRefused):
+        notices.training_refused(EditRefused("no room"), "train.py:9")
+    notices.step_continues("train.py:9", "eagerly", "it has changed", has_begun=True)
+    notices.training_refused(EditRefused("no room"), "train.py:9", has_begun=True)
+    notices.has_trained = True
+    notices.step_continues("train.py:9", "eagerly", "it has changed")
+    notices.training_refused(EditRefused("no room"), "train.py:9")
+    said = capsys.readouterr().err.splitlines()
+    assert [line.split(": ")[1] for line in said] == [
+        "the step of train.py:9 continues eagerly",
+        "train.py:9 trains unmodified, without the plan",
+    ] * 2
+
+
+def test_a_plan_of_another_machine_is_refused_where_tensorflow_tells_more() -> None:
+    here = probe_host(accelerators())
+    made = replace(with_edits(JitCompile()), machine=here)
+    PlanListener(made, strict=True).check_machine()
+    other = replace(made, machine=replace(here, devices=("GPU:0 NVIDIA H200",)))
+    with pytest.raises(PlanRefused, match="accelerators: GPU:0 NVIDIA H200, here "):
+        PlanListener(other, strict=True).check_machine()
+    PlanListener(other, strict=False).check_machine()
 
 
 def test_loops_in_a_model_s_own_step_are_outlined_where_its_code_is_compared() -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from plan_files import made_here
 from records import empty_plan
 from running import (
     Run,
@@ -91,7 +92,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     plain = run_python("train.py", "plain", cwd=cwd)
     assert plain.returncode == 0, plain.stderr
     make_plan(cwd, "exact.json", "train.py")
-    (cwd / "empty.json").write_bytes(serialize_plan(empty_plan()))
+    (cwd / "empty.json").write_bytes(serialize_plan(made_here(empty_plan())))
     return cwd
 
 
@@ -110,7 +111,7 @@ def same_training(cwd: Path, name: str) -> None:
 @pytest.fixture(scope="module")
 def under_the_plan(trained: Path) -> subprocess.CompletedProcess[str]:
     """The script trained under the plan of exact edits; it ends itself with a code of its own."""
-    return train(trained, "--strict", "--plan", "exact.json", "train.py", "exact", 5)
+    return train(trained, "--plan", "exact.json", "train.py", "exact", 5)
 
 
 def test_the_exit_code_is_the_script_s(under_the_plan) -> None:
@@ -145,26 +146,46 @@ def test_nothing_to_do_changes_nothing(trained: Path, options: tuple[str, ...]) 
     assert (trained / f"{name}.txt").read_text() == (trained / "plain.txt").read_text()
 
 
-def test_another_training_goes_on_as_written_and_says_so(trained: Path) -> None:
-    script = trained / "other.py"
-    script.write_text((trained / "train.py").read_text().replace("[12, 12]", "[16, 16]", 1)
-                      .replace("keras.Input((12, 12, 3))", "keras.Input((16, 16, 3))"))  # fmt: skip
-    done = train(trained, "--plan", "exact.json", "other.py", "other")
+CATCHING = """
+class Told(keras.callbacks.Callback):
+    def on_train_batch_begin(self, batch, logs=None):
+        open("steps", "a").write("step\\n")
+
+for _ in range(2):
+    try:
+        history = model.fit(training, callbacks=[Told()])
+    except Exception:
+        print("caught")
+"""
+
+
+def test_another_training_is_refused_before_its_first_step(trained: Path) -> None:
+    """Whatever the script catches; and with --allow-partial it goes on as written, and says so."""
+    text = (trained / "train.py").read_text().replace("[12, 12]", "[16, 16]", 1)
+    text = text.replace("keras.Input((12, 12, 3))", "keras.Input((16, 16, 3))")
+    (trained / "other.py").write_text(text.partition("history = ")[0] + CATCHING)
+    refused = train(trained, "--plan", "exact.json", "other.py", "x")
+    assert refused.returncode == 2
+    assert "the plan was made for" in refused.stderr
+    assert "apply only what still fits: uncork run --allow-partial" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    assert "caught" not in refused.stdout
+    assert not (trained / "steps").exists()
+    done = train(trained, "--allow-partial", "--plan", "exact.json", "other.py", "x")
     assert done.returncode == 0, done.stderr
-    assert (trained / "other.npz").exists()
     assert "trains unmodified, without the plan" in done.stderr
     assert "the plan was made for" in done.stderr
-    strict = train(trained, "--strict", "--plan", "exact.json", "other.py", "refused")
-    assert strict.returncode == 2
-    assert not (trained / "refused.npz").exists()
+    assert len((trained / "steps").read_text().split()) == 2 * 6
 
 
 def test_a_training_that_is_not_reached_is_missed_aloud(trained: Path) -> None:
     (trained / "idle.py").write_text("print('nothing to train today')")
     done = train(trained, "--plan", "exact.json", "idle.py")
-    assert (done.returncode, done.stdout) == (0, "nothing to train today\n")
+    assert (done.returncode, done.stdout) == (2, "nothing to train today\n")
     assert "was not reached" in done.stderr
-    assert train(trained, "--strict", "--plan", "exact.json", "idle.py").returncode == 2
+    done = train(trained, "--allow-partial", "--plan", "exact.json", "idle.py")
+    assert done.returncode == 0
+    assert "was not reached" in done.stderr
 
 
 def _flip(text: str) -> str:
@@ -243,6 +264,6 @@ def test_a_fit_after_a_loop_is_the_same_fit_as_in_the_tuning(trained: Path) -> N
     (trained / "warm.py").write_text(text)
     make_plan(trained, "warm.json", "warm.py")
     assert json.loads((trained / "warm.json").read_text())["before"]["workload"]["index"] == 1
-    done = train(trained, "--strict", "--plan", "warm.json", "warm.py", "warm")
+    done = train(trained, "--plan", "warm.json", "warm.py", "warm")
     assert done.returncode == 0, done.stderr
     assert "was not reached" not in done.stderr

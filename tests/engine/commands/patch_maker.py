@@ -15,11 +15,11 @@ from uncork.capture.base.listener import FitCall, PassThroughListener
 from uncork.capture.base.stop import StopScript
 from uncork.capture.script import run_script
 from uncork.core.base.record import replace
+from uncork.core.base.script import script_digest
 from uncork.core.documents.plan_file import serialize_plan
 from uncork.core.edits.pipeline import AutotuneOff, Cache, ParallelMap, Prefetch
 from uncork.core.edits.step import DtypePolicy, FlatUpdates, JitCompile, StepsPerExecution
 from uncork.core.evidence.stage import Stage
-from uncork.engine.commands.tune import script_digest
 
 
 class Maker(PassThroughListener):

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from optimizations.situations import FOUR_CORES
+from plan_files import made_here
 from records import STEPS, WORKLOAD, measurement, plan, workload_diagnosis
 from running import run_in_folder, run_python
 from uncork.capture.base.listener import FitCall, PassThroughListener
@@ -127,7 +128,7 @@ class Maker(PassThroughListener):
         edits = (KeepFreedMemory(),)
         step = replace(kept, name="keep_freed_memory", edits=edits, guarantee="exact")
         made = plan(before=before, after=None, steps=(step,))
-        (self._folder / "plan.json").write_bytes(serialize_plan(made))
+        (self._folder / "plan.json").write_bytes(serialize_plan(made_here(made)))
         raise StopScript
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from optimizations.situations import FOUR_CORES
+from plan_files import made_here
 from records import STEPS, WORKLOAD, plan, workload_diagnosis
 from running import run_in_folder, run_python
 from uncork.capture.base.listener import FitCall, PassThroughListener
@@ -202,7 +203,7 @@ class Maker(PassThroughListener):
         edits = (KerasBackend(backend="jax", backend_version=jax_version()),)
         step = replace(kept, name="keras_backend", edits=edits, guarantee="resampled")
         made = plan(before=before, after=None, steps=(step,))
-        (self._folder / "plan.json").write_bytes(serialize_plan(made))
+        (self._folder / "plan.json").write_bytes(serialize_plan(made_here(made)))
         raise StopScript
 
 
@@ -262,7 +263,7 @@ def test_the_script_runs_on_it(made):
     done = run_python("-m", "uncork", "run", "--plan", "plan.json", "train.py", cwd=made)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "trained on jax"
-    plain = run_python("-m", "uncork", "run", "train.py", cwd=made)
+    plain = run_python("-m", "uncork", "run", "--no-plan", "train.py", cwd=made)
     assert plain.stdout.strip() == "trained on tensorflow"
 
 

@@ -303,6 +303,21 @@ def test_another_validation_is_refused(
         fitted(made, arguments, model, strict=True)
 
 
+def test_a_later_training_that_is_another_one_ends_nothing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The first one is made by then, and its weights may be nowhere else."""
+    model, seen = trained(), []
+    made = made_for(model, edit_of(validation()))
+    running = PlanListener(made, strict=True)
+    for data in (validation(), validation(randomly)):
+        arguments = {"x": training(), "validation_data": data, "epochs": 1, "verbose": 0}
+        call = FitCall(0, "train.py:9", model, arguments, lambda **given: seen.append(given))
+        running.fit(call)
+        assert (seen[-1]["validation_data"] is data) == (len(seen) == 2)
+    assert "trains unmodified" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("given", [None, (validation(),)], ids=["none", "in a tuple"])
 def test_what_keras_takes_is_taken(given: Any) -> None:
     model = trained()

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from records import FINDINGS, STEPS, empty_plan, healthy_diagnosis, plan
+from records import FINDINGS, STEPS, diagnosis, empty_plan, healthy_diagnosis, plan
 from uncork.core.base.record import replace
 from uncork.core.documents.plan import (
     NO_TIME_REASON,
@@ -15,6 +15,7 @@ from uncork.core.documents.plan import (
     ValidationTimes,
 )
 from uncork.core.edits.step import MicroBatches, RecomputeActivations
+from uncork.report.content.diagnosis_content import next_command
 from uncork.report.content.plan_content import plan_info, speed_chart
 from uncork.report.content.plan_sentences import cost_sentence, plan_verdict
 
@@ -203,6 +204,20 @@ def test_what_tuning_cost(time, said):
         (plan(), "uncork run --plan 'out dir/plan.json' train.py"),
         (plan(speedup=speedup("not_proven")), "uncork tune train.py"),
         (empty_plan(), "python train.py"),
+        (
+            plan(arguments=("--data", "my photos")),
+            "uncork run --plan 'out dir/plan.json' train.py --data 'my photos'",
+        ),
+        (
+            plan(script="lab/train.py", module="lab.train", arguments=("3",)),
+            "uncork run --plan 'out dir/plan.json' -m lab.train 3",
+        ),
+        (empty_plan(module="lab.train", arguments=("3",)), "python -m lab.train 3"),
+        (plan(script="-odd.py"), "uncork run --plan 'out dir/plan.json' ./-odd.py"),
+        (
+            plan(working_folder="/of/another/machine"),
+            "uncork run --plan 'out dir/plan.json' train.py",
+        ),
         (plan(script=""), "uncork.fit(model, data, plan=plan)"),
         (plan(script="", speedup=speedup("not_proven")), "plan = uncork.tune(model, data)"),
         (replace(empty_plan(), script=""), "model.fit(data)"),
@@ -210,6 +225,26 @@ def test_what_tuning_cost(time, said):
 )
 def test_next_command(changed, command):
     assert plan_info(changed, "out dir/plan.json").next_command == command
+
+
+def test_the_next_command_is_for_the_folder_of_the_tuning(tmp_path, monkeypatch):
+    """Its arguments may be paths."""
+    for name in ("my work/out", "other"):
+        (tmp_path / name).mkdir(parents=True)
+    made = plan(working_folder=str(tmp_path / "my work"))
+    run = "uncork run --plan {} train.py"
+    monkeypatch.chdir(tmp_path / "my work")
+    assert plan_info(made, "out/plan.json").next_command == run.format("out/plan.json")
+    monkeypatch.chdir(tmp_path)
+    there = f"cd 'my work' && {run.format('out/plan.json')}"
+    assert plan_info(made, "my work/out/plan.json").next_command == there
+    monkeypatch.chdir(tmp_path / "other")
+    there = f"cd '{tmp_path}/my work' && {run.format(tmp_path / 'other' / 'plan.json')}"
+    assert plan_info(made, "plan.json").next_command == there
+    monkeypatch.chdir("/")
+    assert next_command(diagnosis(working_folder=str(tmp_path / "my work"))) == (
+        f"cd '{str(tmp_path)[1:]}/my work' && uncork tune train.py"
+    )
 
 
 def test_what_is_not_proven_saves_nothing():

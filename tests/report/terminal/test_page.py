@@ -167,7 +167,7 @@ def test_the_next_command_can_be_copied_whole(draw):
     """A line that was broken for the screen would run without the arguments behind it."""
     given = ["--data", "/data/imagenet/train", "--epochs", "90", "--batch-size", "256", "--name=x"]
     record = diagnosis() if draw is diagnosis_text else plan()
-    last = draw(record, 60, args=given).splitlines()[-1]
+    last = draw(replace(record, arguments=tuple(given)), 60).splitlines()[-1]
     assert last.startswith("Next: uncork")
     assert last.endswith(" ".join(given))
 

@@ -44,6 +44,7 @@ class DeferredListener(PassThroughListener, Generic[L]):
     def _listener(self) -> L:
         if self.created_listener is None:
             self.created_listener = self._make()
+            self.created_listener.run_guarded = self.run_guarded
         return self.created_listener
 
     def fit(self, call: FitCall) -> Any:

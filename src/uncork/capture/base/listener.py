@@ -14,6 +14,8 @@ from uncork.core.evidence.loop import StartupLine
 from uncork.pycode.frames.layer_registry import LayerRegistry
 from uncork.pycode.frames.stack import function_location
 
+Guard = Callable[[Callable[[], Any]], Any]
+
 
 def _at_once(act: Callable[[], Any]) -> Any:
     return act()
@@ -94,7 +96,7 @@ class LoopCall:
     dataset: Any
     original: Callable[[], Iterator[Any]]
     evidence: LoopEvidence
-    run_guarded: Callable[[Callable[[], Any]], Any] = _at_once
+    run_guarded: Guard = _at_once
     layers: LayerRegistry = field(default_factory=LayerRegistry)
     policy_at: str | None = None
     startup_lines: tuple[StartupLine, ...] = ()
@@ -127,7 +129,7 @@ class StepCall:
     step: Any = None
     is_eager: bool = False
     eager_at: str | None = None
-    run_guarded: Callable[[Callable[[], Any]], Any] = _at_once
+    run_guarded: Guard = _at_once
     layers: LayerRegistry = field(default_factory=LayerRegistry)
     policy_at: str | None = None
     startup_lines: tuple[StartupLine, ...] = ()
@@ -146,6 +148,8 @@ class Listener(Protocol):
         refuses_foreign: A ``fit`` of Keras 2 or of another backend, which it cannot look into, ends
             the script.
         accepts_jax: A ``fit`` on Keras's jax backend is told like one on TensorFlow's.
+        run_guarded: Set when a script starts: an error of Uncork's in it ends the script, whatever
+            that catches. For what a listener does outside of the calls below.
     """
 
     wants_source_lines: bool
@@ -153,6 +157,7 @@ class Listener(Protocol):
     wants_steps: bool
     refuses_foreign: bool
     accepts_jax: bool
+    run_guarded: Guard
 
     def fit(self, call: FitCall) -> Any:
         """A ``fit`` was reached; what this returns is handed to the user's code."""
@@ -203,6 +208,7 @@ class PassThroughListener:
     wants_steps: bool = False
     refuses_foreign: bool = True
     accepts_jax: bool = False
+    run_guarded: Guard = staticmethod(_at_once)
 
     def fit(self, call: FitCall) -> Any:
         """Keras's own ``fit``."""

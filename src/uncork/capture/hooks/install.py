@@ -84,6 +84,7 @@ class _Hooks:
         self.patches = PatchSet()
         self.stops = ScriptStopper()
         self._listener = listener
+        listener.run_guarded = self.stops.run_guarded
         self._sites = CallSites()
         self._evidence = TrainingEvidence()
         self._compiled_at: WeakKeyDictionary[Any, str] = WeakKeyDictionary()

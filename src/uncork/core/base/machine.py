@@ -7,6 +7,8 @@ from typing import Final
 from uncork.core.base.record import Record
 
 DEFAULT_ALLOCATOR: Final = "glibc"
+# By the name of the field.
+_COMPARED: Final = {"cpu_model": "processor", "tensorflow": "TensorFlow", "keras": "Keras"}
 
 
 class Machine(Record, frozen=True, kw_only=True):
@@ -64,6 +66,29 @@ class Machine(Record, frozen=True, kw_only=True):
         found = (v.partition("=") for v in self.environment_variables)
         return next((value for key, _, value in found if key == name), None)
 
+    def changes_to(self, here: Machine, *, with_devices: bool = True) -> tuple[str, ...]:
+        """What is another one here, of all that a proof depends on; what is unknown is left out.
+
+        Args:
+            here: The present machine.
+            with_devices: Its accelerators are known, which takes TensorFlow.
+
+        Example:
+            >>> was = Machine(cpus=2, cpu_model="x", memory_bytes=1, python="3.11.9")
+            >>> was.changes_to(Machine(cpus=4, cpu_model="y", memory_bytes=1, python="3.11.2"))
+            ('processor: x, here y',)
+        """
+        pairs = [
+            (word, getattr(self, name), getattr(here, name)) for name, word in _COMPARED.items()
+        ]
+        pairs.append(("Python", _release(self.python), _release(here.python)))
+        if self.cpu_model and with_devices:
+            was, now = (", ".join(each.devices) or "none" for each in (self, here))
+            pairs.append(("accelerators", was, now))
+        return tuple(
+            f"{word}: {was}, here {now}" for word, was, now in pairs if was and now and was != now
+        )
+
     def differing_fields(self, other: Machine) -> tuple[str, ...]:
         """Names of the fields in which two machines differ.
 
@@ -75,3 +100,8 @@ class Machine(Record, frozen=True, kw_only=True):
         return tuple(
             name for name in self.__struct_fields__ if getattr(self, name) != getattr(other, name)
         )
+
+
+def _release(version: str) -> str:
+    """Its first two numbers: a later correction of it compiles code in the same way."""
+    return ".".join(version.split(".")[:2])

@@ -10,6 +10,7 @@ from uncork.core.base.errors import WrongUse
 from uncork.core.base.machine import Machine
 from uncork.core.base.measurement import Comparison, Measurement, Spread
 from uncork.core.base.record import Record, from_json
+from uncork.core.base.script import script_words
 from uncork.core.documents.workload import Workload
 from uncork.core.evidence.batches import (
     BatchSizeTrial,
@@ -39,7 +40,7 @@ from uncork.core.evidence.model import (
 from uncork.core.evidence.stage import Stage
 from uncork.core.evidence.storage import CacheFolder, ColdFiles
 
-DIAGNOSIS_SCHEMA: Final = 5
+DIAGNOSIS_SCHEMA: Final = 6
 # Of a step. Where more may be noise or a bottleneck, nothing proves that the training is healthy.
 _MOST_UNKNOWN: Final = 0.3
 
@@ -299,17 +300,28 @@ class Diagnosis(Record, frozen=True, kw_only=True):
     """The content of ``diagnosis.json``. ``schema`` changes when a field changes its meaning.
 
     Attributes:
-        script: As the user typed it.
+        script: As the user typed it; the file of a module. ``""`` where Python asked.
+        module: Name of the module that was run with ``-m``; ``""`` for a script.
+        arguments: The script's own, one by one.
+        working_folder: Absolute path of the folder that the command was typed in.
         reached_workloads: All training calls met before the script was stopped, the diagnosed ones
             included.
     """
 
     schema: int = DIAGNOSIS_SCHEMA
     script: str
+    module: str = ""
+    arguments: tuple[str, ...] = ()
+    working_folder: str = ""
     machine: Machine
     workloads: tuple[WorkloadDiagnosis, ...]
     reached_workloads: tuple[Workload, ...] = ()
     overhead: Overhead
+
+    @property
+    def script_words(self) -> tuple[str, ...]:
+        """What follows ``python`` to run the script as it was diagnosed."""
+        return script_words(self.script, self.module, self.arguments)
 
 
 def parse_diagnosis(text: bytes, origin: str = "the diagnosis") -> Diagnosis:
@@ -327,7 +339,7 @@ def parse_diagnosis(text: bytes, origin: str = "the diagnosis") -> Diagnosis:
         Traceback (most recent call last):
             ...
         uncork.core.base.errors.WrongUse: diagnosis.json has schema 1
-          expected: schema 5
+          expected: schema 6
           try: run 'uncork diagnose SCRIPT' to create a new one
     """
     again = "run 'uncork diagnose SCRIPT' to create a new one"

@@ -7,6 +7,7 @@ from typing import Final, Literal
 from uncork.core.base.machine import Machine
 from uncork.core.base.measurement import Measurement, Verdict
 from uncork.core.base.record import Record
+from uncork.core.base.script import script_words
 from uncork.core.documents.diagnosis import WorkloadDiagnosis
 from uncork.core.edits.edit import (
     AsyncCheckpoint,
@@ -31,7 +32,7 @@ from uncork.core.edits.step import (
 )
 
 # Raised whenever an older plan would be misread.
-PLAN_SCHEMA: Final = 9
+PLAN_SCHEMA: Final = 10
 
 StageName = Literal["machine", "input", "host", "compile", "precision", "batch", "scale", "model"]
 OutcomeName = Literal["kept", "skipped", "rejected", "failed"]
@@ -185,11 +186,21 @@ class Plan(Record, frozen=True, kw_only=True):
     what is run. ``ceiling_share`` is the tuned speed over that of the tuned step on a resident
     batch, measured in turn in the confirming processes; None until then. ``validation_times`` is
     set where the plan edits what feeds it.
+
+    Attributes:
+        script: As the user typed it; the file of a module. ``""`` for a plan from Python.
+        script_digest: Digest of its text.
+        module: Name of the module that was run with ``-m``; ``""`` for a script.
+        arguments: The script's own, one by one.
+        working_folder: Absolute path of the folder that the command was typed in.
     """
 
     schema: int = PLAN_SCHEMA
     script: str
     script_digest: str
+    module: str = ""
+    arguments: tuple[str, ...] = ()
+    working_folder: str = ""
     machine: Machine
     policy: Policy
     before: WorkloadDiagnosis
@@ -204,6 +215,11 @@ class Plan(Record, frozen=True, kw_only=True):
     steps: tuple[PlanStep, ...]
     notes: tuple[str, ...] = ()
     digest: str = ""
+
+    @property
+    def script_words(self) -> tuple[str, ...]:
+        """What follows ``python`` to run the script as it was tuned."""
+        return script_words(self.script, self.module, self.arguments)
 
     @property
     def accepted_steps(self) -> tuple[PlanStep, ...]:

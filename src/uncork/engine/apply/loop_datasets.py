@@ -15,6 +15,7 @@ from uncork.core.documents.plan import Plan
 from uncork.core.edits.step import find_map_on_device
 from uncork.engine.apply.disk_cache_space import DiskCacheReaders, planned_dataset
 from uncork.engine.apply.memory_budget import check_cache_memory, has_cache
+from uncork.engine.apply.plan_notices import PlanNotices
 from uncork.pipeline.ir.tree import Pipeline, read_pipeline
 from uncork.pipeline.transforms.device_iterator import DeviceMappedPipeline
 from uncork.pycode.purity.memoized_function import note_data_pass_start
@@ -37,20 +38,16 @@ class PlannedDatasets:
 
     Args:
         plan: With edits of the pipeline, or of where its last maps are done.
-        refuse: Told why a dataset is read as written, and where.
-        strict: No room for a cache in files is such a reason.
+        notices: Told why a dataset is read as written, and where.
 
     Attributes:
         is_reached: A dataset that the plan knows was reached.
     """
 
-    def __init__(
-        self, plan: Plan, refuse: Callable[[EditRefused, str], None], *, strict: bool = False
-    ) -> None:
-        self._strict = strict
+    def __init__(self, plan: Plan, notices: PlanNotices) -> None:
         self.is_reached = False
         self._plan = plan
-        self._refuse = refuse
+        self._notices = notices
         self._readers = DiskCacheReaders(plan)
         # Those that are still there: what was made of one goes when it does.
         self._alike: WeakSet[Any] = WeakSet()
@@ -76,7 +73,7 @@ class PlannedDatasets:
             check_cache_memory(self._plan, pipeline)
             edited = self._as_planned(pipeline, at)
         except EditRefused as refusal:
-            self._refuse(refusal, at)
+            self._notices.training_refused(refusal, at, has_begun=self._count > 1)
         if len(self._alike) >= _ALIVE:
             gc.collect()  # what was made of them holds on to them
         self._alike.add(dataset)
@@ -105,7 +102,7 @@ class PlannedDatasets:
 
     def _as_planned(self, pipeline: Pipeline, at: str) -> Any:
         moved = find_map_on_device(self._plan.step_edits)
-        edited = planned_dataset(self._plan, pipeline, at, strict=self._strict)
+        edited = planned_dataset(self._plan, pipeline, at, strict=self._notices.strict)
         if moved is not None:
             there = DeviceMappedPipeline(
                 read_pipeline(edited), moved.expected_digest, moved.placement

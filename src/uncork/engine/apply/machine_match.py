@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import keras
 import tensorflow as tf
 
-from uncork.core.base.errors import EditRefused
+from uncork.core.base.errors import EditRefused, PlanRefused
 from uncork.core.base.machine import Machine
 from uncork.core.documents.plan import INTRA_OP_THREADS_VARIABLE, Plan
 from uncork.core.edits.step import DtypePolicy
@@ -19,8 +17,6 @@ from uncork.measure.machine.devices import (
     has_native_float16,
 )
 from uncork.measure.machine.probe import jax_version, probe_host
-
-_WORDS: Final = {"cpu_model": "processor", "tensorflow": "TensorFlow", "keras": "Keras"}
 
 
 def machine_differences(plan_machine: Machine) -> tuple[str, ...]:
@@ -34,18 +30,22 @@ def machine_differences(plan_machine: Machine) -> tuple[str, ...]:
         >>> machine_differences(here)
         ()
     """
-    here = probe_host(accelerators())
-    found = {
-        word: (getattr(plan_machine, name), getattr(here, name)) for name, word in _WORDS.items()
-    }
-    if plan_machine.cpu_model:
-        was, now = (", ".join(m.devices) or "none" for m in (plan_machine, here))
-        found["accelerators"] = (was, now)
-    return tuple(
-        f"{word}: {was}, here {now or 'unknown'}"
-        for word, (was, now) in found.items()
-        if was and was != now
-    )
+    return plan_machine.changes_to(probe_host(accelerators()))
+
+
+def check_machine(plan: Plan) -> None:
+    """Refuse a plan that was proved on another machine, or with another TensorFlow or Keras.
+
+    Raises:
+        PlanRefused: With all that differs.
+    """
+    changed = machine_differences(plan.machine)
+    if changed:
+        raise PlanRefused(
+            "the plan was proven on another machine:" + "".join(f"\n    {c}" for c in changed),
+            "the machine and the versions of the tuning",
+            "run 'uncork tune' again to make a plan for this one",
+        )
 
 
 def library_differences(plan_machine: Machine) -> tuple[str, ...]:

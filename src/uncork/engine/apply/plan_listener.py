@@ -34,12 +34,14 @@ from uncork.engine.apply.fit_arguments import (
 )
 from uncork.engine.apply.loop_datasets import PlannedDatasets
 from uncork.engine.apply.machine_match import (
+    check_machine,
     check_memory,
     check_precision,
     check_threads,
     library_differences,
 )
 from uncork.engine.apply.plan_notices import PlanNotices, other_data
+from uncork.engine.apply.step_refusal import tell_step_refusal
 from uncork.engine.loop.step_lookup import (
     NO_STEP_FUNCTION,
     find_step_around,
@@ -80,7 +82,8 @@ class PlanListener(PassThroughListener):
     def __init__(self, plan: Plan, *, strict: bool, whole_process: bool = False) -> None:
         self.plan = plan
         self.strict = strict
-        self.notices = PlanNotices(plan, strict=strict)
+        guard = lambda act: self.run_guarded(act)  # noqa: E731, PLW0108 - it is set later
+        self.notices = PlanNotices(plan, strict=strict, guard=guard)
         self.wants_loops = plan.before.workload.kind == "custom_loop" and bool(plan.edits)
         edits = plan.pipeline_edits or plan.loader_edits or plan.validation_edits
         moved = find_map_on_device(plan.step_edits) if self.wants_loops else None
@@ -92,13 +95,22 @@ class PlanListener(PassThroughListener):
         self._other_calls = 0
         self._functions: WeakSet[Any] = WeakSet()
         self._trained: Any = None
-        self._data = PlannedDatasets(plan, self.notices.training_refused, strict=strict)
+        self._data = PlannedDatasets(plan, self.notices)
         self._iterators, self._to_the_end = create_reused_iterators(plan.step_edits), whole_process
 
     @property
     def is_settled(self) -> bool:
         """The whole plan was put in force, or it was told why not."""
         return self._data_met and self._step_met and self._process_met
+
+    def check_machine(self) -> None:
+        """Refuse a plan of another machine before anything is trained.
+
+        Raises:
+            PlanRefused: Strict, and it was proved on another machine or with other releases.
+        """
+        if self.strict:
+            check_machine(self.plan)
 
     def fit(self, call: FitCall) -> Any:
         """Train with the plan's edits if this is the call, and they fit."""
@@ -110,7 +122,8 @@ class PlanListener(PassThroughListener):
         arguments = dict(call.arguments)
         try:
             validation = planned_validation(self.plan, call)
-            arguments["x"] = planned_data(self.plan, call, validation, strict=self.strict)
+            strict = self.notices.strict
+            arguments["x"] = planned_data(self.plan, call, validation, strict=strict)
             arguments.update(
                 batch_size_arguments(self.plan, Feed.from_arguments(call.arguments), call.arguments)
             )
@@ -121,9 +134,7 @@ class PlanListener(PassThroughListener):
             planned = self._planned(call)
             if planned:
                 arguments["x"] = planned.training_x(arguments)
-                arguments.update(
-                    validation_arguments(planned, arguments, call.at, strict=self.strict)
-                )
+                arguments.update(validation_arguments(planned, arguments, call.at, strict=strict))
             beside = self._saving(arguments, call.at)
             arguments["callbacks"] = beside.callbacks
             if planned and planned.flat_group:
@@ -142,7 +153,10 @@ class PlanListener(PassThroughListener):
             self._guarded(call),
             track_schedule(call.model.optimizer, planned.schedule_start_step if planned else None),
         ):
-            history = call.original(**arguments)
+            try:
+                history = call.original(**arguments)
+            finally:
+                self.notices.has_trained = True
         self._trained = call.model if self.plan.backend else None  # it is asked for there alone
         return history
 
@@ -175,7 +189,7 @@ class PlanListener(PassThroughListener):
         begun = schedule_start_step(self.plan, call)
         same = step is not None and step.edits == edits and step.schedule_start_step == begun
         if step is None or not same or not step.is_valid_for(call.model):
-            refuse = functools.partial(self.notices.step_continues, call.at, "unmodified")
+            refuse = tell_step_refusal(self.notices, call, "unmodified")
             step = held[_PLANNED] = PlannedStep(call.model, edits, refuse)
         step.schedule_start_step = begun
         return step
@@ -210,9 +224,7 @@ class PlanListener(PassThroughListener):
     def _guarded(self, call: FitCall) -> AbstractContextManager[None]:
         if not has_tf_function(self.plan.step_edits):
             return nullcontext()
-        return train_as_graph(
-            call.model, functools.partial(self.notices.step_continues, call.at, "eagerly")
-        )
+        return train_as_graph(call.model, tell_step_refusal(self.notices, call, "eagerly"))
 
     def loop(self, call: LoopCall, first: Iterator[Any]) -> Iterator[Any]:
         """Let the loop's step run as the plan says; the loop itself goes on."""
@@ -248,9 +260,12 @@ class PlanListener(PassThroughListener):
             codes = {edit.code_digest for edit in select_function_edits(self.plan.step_edits)}
             if codes == {function_code_digest(function)}:
                 # Of a second one the first training was made by then: nothing ends for its sake.
-                ends = self.strict and not self._step_met
+                is_first = not self._step_met
                 step = CompiledStep(
-                    function, functools.partial(self.notices.step_continues, at, strict=ends)
+                    function,
+                    lambda how, why: self.notices.step_continues(
+                        at, how, why, has_begun=step.has_served or not is_first
+                    ),
                 )
                 self._step_met = True
                 step.mode, step.expected_graph_digests = (
@@ -284,7 +299,7 @@ class PlanListener(PassThroughListener):
             PlanRefused: The plan does not fit.
             EditRefused: Likewise.
         """
-        return planned_data(self.plan, call, None, strict=self.strict)
+        return planned_data(self.plan, call, None, strict=self.notices.strict)
 
     def _begins(self, call: LoopCall | StepCall) -> bool:
         """This is the loop whose step the plan edits, reached for the first time.
@@ -353,7 +368,12 @@ class PlanListener(PassThroughListener):
         """Let a step that runs op by op be a graph; say why where there is none."""
         self._step_met = True
         edit = next(e for e in self.plan.step_edits if isinstance(e, TfFunction))
-        step = intercept_eager_step(code, functools.partial(self.notices.step_continues, at))
+        step = intercept_eager_step(
+            code,
+            lambda how, why: self.notices.step_continues(
+                at, how, why, has_begun=step is not None and step.has_served
+            ),
+        )
         if step is None:
             self.notices.step_continues(
                 at, "eagerly" if otherwise is NO_STEP_FUNCTION else "unmodified", otherwise

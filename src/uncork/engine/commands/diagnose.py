@@ -14,7 +14,6 @@ from uncork.core.documents.workload import Workload
 from uncork.engine.commands.oom_retry import run_diagnosis
 from uncork.engine.commands.tune import _notes
 from uncork.engine.process.worker_process import EventHandler, Script, run_worker
-from uncork.pycode.frames.stack import printable_path
 from uncork.rules.nondeterminism import nondeterminism_notes
 
 
@@ -47,7 +46,7 @@ def diagnose(
     by_chance = nondeterminism_notes(result.before)
     notes = tuple(dict.fromkeys([*by_chance, *result.before.notes, *_notes(result)]))
     return Diagnosis(
-        script=printable_path(script.path),
+        **script.recorded_fields,
         machine=result.machine,
         workloads=(replace(result.before, notes=notes),),
         reached_workloads=result.reached_workloads,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -76,7 +77,8 @@ def patch_from_plan(plan: Plan) -> Patch:
         raise PlanRefused(
             f"{plan.script} has changed since the tuning",
             "the script as it was tuned: the plan refers to its lines",
-            f"uncork tune {plan.script} ARGS makes a plan for the changed script",
+            f"{shlex.join(['uncork', 'tune', *plan.script_words])} makes a plan for the changed "
+            "script",
         )
     return build_plan_patch(plan, text, plan.script)
 
@@ -186,8 +188,7 @@ def _trained(job: CheckJob, script: Script, how: str) -> Workload:
         raise PatchRefused(
             f"the script did not reach its training {how}: {failure.received}",
             "a script that trains with these arguments",
-            f"uncork diff --check plan.json ARGS, with what follows {script.path} on your command "
-            "line",
+            f"uncork diff --check plan.json ARGS, with other arguments for {script.path}",
         ) from failure
     assert found is not None
     return found

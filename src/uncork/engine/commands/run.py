@@ -15,37 +15,47 @@ from uncork.core.base import exit_codes
 from uncork.core.base.errors import PlanRefused, ScriptFailed
 from uncork.core.documents.plan import Plan
 from uncork.core.documents.plan_file import load_plan
+from uncork.engine.commands.plan_checks import check_plan, refuse_unnamed_plan
 from uncork.engine.process.worker_process import Script
 
 if TYPE_CHECKING:
     from uncork.engine.apply.plan_listener import PlanListener
 
 
-def run(script: Script, plan: Path | None, *, strict: bool) -> int:
-    """Run the script to its end, with a plan in force if there is one.
+def run(
+    script: Script, plan: Path | None, *, without_plan: bool = False, allow_partial: bool = False
+) -> int:
+    """Run the script to its end, with a plan in force if one is named.
 
     The process is the script's from here on: its signals, its terminal, its exit code.
 
     Args:
         script: What to run.
         plan: Where the plan lies.
-        strict: A plan that does not fit ends the script; otherwise it trains as written.
+        without_plan: It runs as written, although a plan for it may lie there.
+        allow_partial: Of a plan that does not fit, what does is put in force; otherwise such a plan
+            ends the script before it trains.
 
     Returns:
         The exit code of a script that did not choose one itself.
 
     Raises:
-        PlanRefused: The plan cannot be used, whatever the script; or it does not fit, and
-            ``strict``.
+        WrongUse: No plan is named, and there is one.
+        PlanRefused: The plan cannot be used, whatever the script; or it does not fit.
         ScriptFailed: The script raised; its traceback has been printed.
         SystemExit: The script called ``sys.exit``.
     """
-    loaded = None if plan is None else load_plan(plan)
+    loaded = None
+    if plan is not None:
+        loaded = load_plan(plan)
+        check_plan(loaded, plan, script, allow_partial=allow_partial)
+    elif not without_plan:
+        refuse_unnamed_plan(script)
     try:
         if loaded is None or not loaded.edits:
             _unhooked(script)
         else:
-            _planned(script, loaded, strict=strict)
+            _planned(script, loaded, strict=not allow_partial)
     except KeyboardInterrupt as interrupt:
         print_traceback(interrupt)
         return exit_codes.INTERRUPTED
@@ -56,7 +66,7 @@ def _unhooked(script: Script) -> None:
     """Without edits there is nothing to listen for."""
     idle = PassThroughListener()
     idle.wants_loops = idle.refuses_foreign = False
-    run_script(Path(script.path), script.args, idle)
+    run_script(Path(script.path), script.args, idle, module=script.module)
 
 
 def _planned(script: Script, plan: Plan, *, strict: bool) -> None:
@@ -71,7 +81,15 @@ def _planned(script: Script, plan: Plan, *, strict: bool) -> None:
         accepts_jax=plan.backend is not None,
     )
     try:
-        run_script(Path(script.path), script.args, running, outline=plan.is_code_specific)
+        run_script(
+            Path(script.path),
+            script.args,
+            running,
+            outline=plan.is_code_specific,
+            module=script.module,
+        )
+    except PlanRefused as refusal:
+        raise _with_way_on(refusal, plan) from refusal
     except SystemExit as ending:
         if ending.code not in (0, None):
             raise
@@ -82,6 +100,12 @@ def _planned(script: Script, plan: Plan, *, strict: bool) -> None:
         raise
     if running.created_listener is None or not running.created_listener.is_settled:
         _not_met(plan, strict=strict)
+
+
+def _with_way_on(refusal: PlanRefused, plan: Plan) -> PlanRefused:
+    """On another backend there is none: the script would not train as written."""
+    way_on = "" if plan.backend else ", or apply only what still fits: uncork run --allow-partial"
+    return PlanRefused(refusal.received, refusal.expected, refusal.remedy + way_on)
 
 
 def _enter(plan: Plan) -> None:
@@ -120,7 +144,9 @@ def _enter(plan: Plan) -> None:
 def _running(plan: Plan, *, strict: bool) -> PlanListener:
     from uncork.engine.apply.plan_listener import PlanListener  # noqa: PLC0415
 
-    return PlanListener(plan, strict=strict, whole_process=True)
+    made = PlanListener(plan, strict=strict, whole_process=True)
+    made.check_machine()  # what was not known before the script has imported TensorFlow
+    return made
 
 
 def _rescue(running: PlanListener | None) -> None:
@@ -145,7 +171,7 @@ def _not_met(plan: Plan, *, strict: bool) -> None:
     refusal = PlanRefused(
         "the plan was not applied, or not completely: its training at "
         f"{plan.before.workload.at} was not reached",
-        "the script that was tuned",
+        "a script that reaches the training that was tuned",
         "run 'uncork tune' again if the script changed",
     )
     if strict:

@@ -11,7 +11,8 @@ from uncork.compat.versions import require_tensorflow
 from uncork.core.base import exit_codes
 from uncork.core.base.errors import quote
 from uncork.core.base.journal import Event
-from uncork.core.base.record import digest, replace
+from uncork.core.base.record import replace
+from uncork.core.base.script import script_digest
 from uncork.core.documents.diagnosis import WorkloadDiagnosis
 from uncork.core.documents.job import JobResult, TuneJob
 from uncork.core.documents.plan import Plan, Policy, Speedup
@@ -60,6 +61,7 @@ def tune(
         result = run_tuning(job, script, on_event)
         policy = replace(policy, budget_s=result.budget_s or policy.budget_s)
         plan, interrupted = create_plan(result, script.path, policy), result.is_interrupted
+        plan = replace(plan, **script.recorded_fields)
         if not (interrupted or result.has_script_failed):
             plan, interrupted = _elsewhere(plan, result, hand_over, script, on_event)
     if plan.accepted_steps and not (interrupted or result.has_script_failed):
@@ -144,14 +146,6 @@ def _too_large(before: WorkloadDiagnosis) -> tuple[str, ...]:
         f"the original training runs out of memory: all figures compare with it {found.description}"
     )
     return (note,)
-
-
-def script_digest(script: str) -> str:
-    """Fingerprint of a script's text; empty for what is no file (a notebook's cell)."""
-    try:
-        return digest(Path(script).read_bytes())
-    except OSError:
-        return ""
 
 
 def _notes(result: JobResult) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Any, Final
 
 import msgspec
 import psutil
@@ -22,11 +23,13 @@ from uncork.core.base import exit_codes
 from uncork.core.base.errors import NothingToMeasure, OutOfMemory, UncorkError, WrongUse, quote
 from uncork.core.base.journal import Event, read_events
 from uncork.core.base.record import from_json, replace, to_json
+from uncork.core.base.script import script_words
 from uncork.core.documents.job import BACKUP_FOLDER_NAME, EXIT_CODE_FILE_NAME, Job, JobResult
 from uncork.core.documents.plan import Plan
 from uncork.core.documents.plan_file import serialize_plan
 from uncork.engine.process.cluster_guard import require_single_process
 from uncork.engine.process.scratch_folders import remove_leftovers
+from uncork.pycode.frames.stack import printable_path
 
 EventHandler = Callable[[Event], None]
 
@@ -48,14 +51,39 @@ _GRACE_S: Final = 20.0
 
 @dataclass(frozen=True)
 class Script:
-    """What the user typed: a script and its arguments."""
+    """What the user typed: a script or a module, and its arguments.
+
+    Attributes:
+        path: Of the script; of a module, that of its file.
+        args: Its own.
+        module: What followed ``-m``; ``""`` for a script.
+    """
 
     path: str
     args: tuple[str, ...] = ()
+    module: str = ""
 
     def __str__(self) -> str:
-        """As typed."""
-        return " ".join([self.path, *self.args])
+        """As typed, for a shell."""
+        return shlex.join(self.words)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What follows a verb of Uncork's, or ``python``."""
+        return script_words(self.path, self.module, self.args)
+
+    @property
+    def recorded_fields(self) -> dict[str, Any]:
+        """What a diagnosis or a plan keeps of it, by name; names that are not UTF-8 are escaped."""
+        folder = ""
+        with suppress(OSError):  # it is gone
+            folder = printable_path(str(Path.cwd()))
+        return {
+            "script": printable_path(self.path),
+            "module": self.module,
+            "arguments": tuple(map(printable_path, self.args)),
+            "working_folder": folder,
+        }
 
 
 class WorkerFailed(UncorkError):
@@ -205,7 +233,8 @@ def convert_os_errors(action: str) -> Iterator[None]:
 
 def _command(job: Path, script: Script) -> list[str]:
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
-    return [sys.executable, *flags, "-c", _CHILD, str(job), "--", script.path, *script.args]
+    named = ("-m", script.module) if script.module else ("--", script.path)
+    return [sys.executable, *flags, "-c", _CHILD, str(job), *named, *script.args]
 
 
 def _start(

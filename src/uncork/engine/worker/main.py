@@ -1,8 +1,8 @@
 """The child process: runs the user's script until one of its trainings has been worked on.
 
 Started by the parent (``engine.process.worker_process``), which has it call :func:`main` with
-JOB -- SCRIPT ARGS. Nothing here imports TensorFlow before the script does: the script may set
-environment variables first.
+JOB -- SCRIPT ARGS, or with JOB -m MODULE ARGS. Nothing here imports TensorFlow before the script
+does: the script may set environment variables first.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Final
 
 from uncork.capture.base.deferred_listener import DeferredListener
+from uncork.capture.base.modules import find_module_file
 from uncork.capture.sandbox.file_backup import FileBackup
 from uncork.capture.sandbox.file_hooks import back_up_files
 from uncork.capture.sandbox.held_saves import suppress_saves
@@ -76,22 +77,22 @@ def main(argv: Sequence[str]) -> int:
     """Run one job; returns the exit code."""
     remember_initial_cpus()
     job = read_job(Path(argv[0]).read_bytes())
-    script, args = Path(argv[2]), argv[3:]
-    code = _outcome(job, script, args)
+    code = _outcome(job, argv[2], argv[3:], is_module=argv[1] == "-m")
     # Threads and processes of the script may go on: they are not waited for.
     with suppress(OSError):  # no room: then they are
         Path(job.result_path or "result.json").with_name(EXIT_CODE_FILE_NAME).write_text(str(code))
     return code
 
 
-def _outcome(job: Job, script: Path, args: Sequence[str]) -> int:
+def _outcome(job: Job, named: str, args: Sequence[str], *, is_module: bool) -> int:
     # To the very end: a script's exit handlers save, too, and what is registered first comes last.
     held = ExitStack()
     atexit.register(held.close)
     for number in termination_signals():
         signal.signal(number, _interrupt)
     try:
-        return _trial(job, script, args, held)
+        script = Path(find_module_file(named) if is_module else named)
+        return _trial(job, script, args, held, named if is_module else "")
     except UncorkError as error:
         sys.stdout.flush()
         if error.exit_code != exit_codes.SCRIPT_FAILED:  # the script's own traceback stands already
@@ -101,7 +102,7 @@ def _outcome(job: Job, script: Path, args: Sequence[str]) -> int:
         return exit_codes.INTERRUPTED
 
 
-def _trial(job: Job, script: Path, args: Sequence[str], held: ExitStack) -> int:
+def _trial(job: Job, script: Path, args: Sequence[str], held: ExitStack, module: str = "") -> int:
     """Work on one training call, hand back what was found, end the script.
 
     Args:
@@ -109,6 +110,7 @@ def _trial(job: Job, script: Path, args: Sequence[str], held: ExitStack) -> int:
         script: What to run.
         args: Its arguments.
         held: Told what is to be undone when nothing of the script runs any more.
+        module: Name of the module to run, ``""`` for a script.
     """
     plan = _plan(job)
     if plan is not None and plan.keeps_freed_memory:
@@ -130,7 +132,7 @@ def _trial(job: Job, script: Path, args: Sequence[str], held: ExitStack) -> int:
             patched = job.source_path if isinstance(job, CheckJob) else None
             source = Path(patched) if patched else None
             try:
-                run_script(script, args, trial, source, outline=_outlines(job, plan))
+                run_script(script, args, trial, source, outline=_outlines(job, plan), module=module)
             except SystemExit as ending:
                 _judge(ending, trial.created_listener)
         except ScriptFailed as failure:

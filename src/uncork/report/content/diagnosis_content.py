@@ -6,7 +6,6 @@ these; the terminal and the HTML page only lay them out.
 
 from __future__ import annotations
 
-import shlex
 from typing import Final, Literal
 
 from uncork.core.base.machine import Machine
@@ -15,6 +14,7 @@ from uncork.core.base.record import Record
 from uncork.core.documents.diagnosis import Diagnosis, Finding, Overhead, WorkloadDiagnosis
 from uncork.core.documents.workload import Workload
 from uncork.core.evidence.loop import LoopLine
+from uncork.report.content.command_line import command_line
 from uncork.report.content.figures import (
     finite_or_none,
     format_bytes,
@@ -356,26 +356,26 @@ def noise_sentence(measurement: Measurement) -> str:
 
 def next_command(diagnosis: Diagnosis) -> str:
     """What to type next: look at the environment, tune, or just train."""
-    script = shlex.quote(diagnosis.script)
     bottlenecks = [(each.workload, main_bottleneck(each)) for each in diagnosis.workloads]
     known = [(workload, finding) for workload, finding in bottlenecks if finding is not None]
     if not diagnosis.script:  # it was asked for from Python
         return "plan = uncork.tune(model, data)" if known else "model.fit(data)"
-    if not known:
-        return f"python {script}"
-    workload, bottleneck = max(known, key=lambda pair: _weight(pair[1]))
-    if bottleneck.severity == "environment":
-        return f"uncork diagnose {script}"  # once that is mended
-    return f"uncork tune {training_option(workload)}{script}"
+    words = ["python"]
+    if known:
+        workload, bottleneck = max(known, key=lambda pair: _weight(pair[1]))
+        words = ["uncork", "tune", *training_option(workload)]
+        if bottleneck.severity == "environment":
+            words = ["uncork", "diagnose"]  # once that is mended
+    return command_line([*words, *diagnosis.script_words], diagnosis.working_folder)
 
 
-def training_option(workload: Workload) -> str:
-    """How the command line is told of a training; nothing for the first one.
+def training_option(workload: Workload) -> list[str]:
+    """How the command line is told of a training; no word for the first one.
 
     Of a ``fit`` that is called in a loop, all calls are looked at as one, unless one is named.
     """
     named = workload.index and not workload.is_fit_in_loop
-    return f"--training {workload.index} " if named else ""
+    return ["--training", str(workload.index)] if named else []
 
 
 def _named(finding: Finding) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shlex
 
 from uncork.core.base.measurement import is_open_interval
 from uncork.core.documents.plan import (
@@ -14,6 +13,7 @@ from uncork.core.documents.plan import (
     TimeToFinish,
     ValidationTimes,
 )
+from uncork.report.content.command_line import command_line, path_in_command
 from uncork.report.content.diagnosis_content import (
     HEALTHY_TEXT,
     MIN_HEADROOM_SHOWN,
@@ -133,15 +133,18 @@ def policy_sentence(plan: Plan) -> str:
 
 def plan_command(plan: Plan, path: str) -> str:
     """What to type next: train with the plan, tune again, or just train."""
-    script = shlex.quote(plan.script)
-    if not plan.accepted_steps:
-        return f"python {script}" if plan.script else "model.fit(data)"
     proven = is_proven(plan)
     if not plan.script:  # it was asked for from Python
+        if not plan.accepted_steps:
+            return "model.fit(data)"
         return "uncork.fit(model, data, plan=plan)" if proven else "plan = uncork.tune(model, data)"
-    if not proven:
-        return f"uncork tune {training_option(plan.before.workload)}{script}"
-    return f"uncork run --plan {shlex.quote(path)} {script}"
+    if not plan.accepted_steps:
+        words = ["python"]
+    elif not proven:
+        words = ["uncork", "tune", *training_option(plan.before.workload)]
+    else:
+        words = ["uncork", "run", "--plan", path_in_command(path, plan.working_folder)]
+    return command_line([*words, *plan.script_words], plan.working_folder)
 
 
 def is_proven(plan: Plan) -> bool:

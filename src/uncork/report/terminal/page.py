@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from typing import Final
 
@@ -79,13 +78,12 @@ def diagnosis_text(
     width: int = 100,
     color: bool = False,
     unicode: bool = False,
-    args: Sequence[str] = (),
 ) -> str:
-    """The diagnosis as text that ends with the next command to type; ``args`` are the script's."""
+    """The diagnosis as text that ends with the next command to type."""
     style = style_with_min_width(width, color, unicode)
     info = diagnosis_info(diagnosis)
     blocks = [block for each in info.workloads for block in _workload(each, style.width)]
-    return render_text([*blocks, _footer(info)], style, _next(info.next_command, args))
+    return render_text([*blocks, _footer(info)], style, _next(info.next_command))
 
 
 def plan_text(
@@ -94,7 +92,6 @@ def plan_text(
     color: bool = False,
     unicode: bool = False,
     path: str = "plan.json",
-    args: Sequence[str] = (),
 ) -> str:
     """The plan as text that ends with the next command to type.
 
@@ -104,7 +101,6 @@ def plan_text(
         color: The reader shows colours.
         unicode: The reader shows more than ASCII.
         path: Where the plan lies.
-        args: The script's.
     """
     style = style_with_min_width(width, color, unicode)
     info = plan_info(plan, path)
@@ -116,7 +112,7 @@ def plan_text(
         blocks.append(_skipped(info, style.width))
     if info.notes:
         blocks.append(_notes(info.notes, style.width))
-    return render_text([*blocks, _plan_footer(info)], style, _next(info.next_command, args))
+    return render_text([*blocks, _plan_footer(info)], style, _next(info.next_command))
 
 
 def bar_cells(shares: Sequence[float], length: int) -> list[int]:
@@ -306,9 +302,8 @@ def _footer(info: DiagnosisInfo) -> RenderableType:
     return Text("\n".join(lines), style="dim")
 
 
-def _next(command: str, args: Sequence[str]) -> RenderableType:
-    typed = escape_control_characters(f"{command} {shlex.join(args)}".rstrip())
-    return Text("Next: ").append(typed, style="bold cyan")
+def _next(command: str) -> RenderableType:
+    return Text("Next: ").append(escape_control_characters(command), style="bold cyan")
 
 
 def _machine(rows: Sequence[tuple[str, str]]) -> str:

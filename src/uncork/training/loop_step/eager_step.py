@@ -224,6 +224,7 @@ class EagerStep(InterceptedStep):
                 return self._written(*args, **kwargs)
             traces = graph.experimental_get_tracing_count()
             found = graph(*args, **kwargs)
+            self.has_served = True
             if self.is_examined and graph.experimental_get_tracing_count() != traces:
                 self._changed_step_refusal(args, kwargs)
             return found

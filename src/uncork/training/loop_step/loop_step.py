@@ -63,6 +63,7 @@ class InterceptedStep(ABC):
             tensors.
         returned_names: Names of the variables that it returns, where these are told.
         code_digest: Digest of code of the user's that it runs.
+        has_served: A call of it has run otherwise than it is written: as a graph, or in a mode.
         graph_digests: While it is looked at, digests of what it was traced to as a graph.
         expected_graph_digests: Under a plan, those that it was made for, of the first call; empty
             for any.
@@ -79,6 +80,7 @@ class InterceptedStep(ABC):
         self.initial_state: GraphState | None = None
         self.returned_names: tuple[str, ...] = ()
         self.code_digest = ""
+        self.has_served = False
         self.graph_digests: set[str] = set()
         self.expected_graph_digests: frozenset[str] = frozenset()
         self._on_refusal = on_refusal
@@ -172,6 +174,7 @@ class InterceptedStep(ABC):
             found = usual()  # XLA does nothing by halves; an error of the step's own is raised here
             self._refuse_mode(missing_kernel_reason(error) or describe_error(error))
             return found
+        self.has_served = True
         if function.experimental_get_tracing_count() != traces:
             self._look_for_checks(args, kwargs)
             if self.is_examined:
