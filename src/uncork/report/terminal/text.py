@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import os
+import shlex
 from collections.abc import Sequence
 from typing import Final, NamedTuple, TextIO
 
@@ -11,12 +13,19 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from uncork.report.content.diagnosis_content import Tone
 from uncork.report.content.figures import escape_control_characters, truncate
 
 # Below this no table keeps its columns; lines wrap in the terminal instead.
 _MIN_WIDTH: Final = 60
 # Below this the least telling column of a table gives way.
 MIN_FULL_WIDTH: Final = 92
+
+TONES: Final[dict[Tone, str]] = {
+    "healthy": "bold green",
+    "bottleneck": "bold red",
+    "unknown": "bold",
+}
 
 _ASCII: Final = str.maketrans("█▓▒▚░…→←✓✗µ", "#=-%.~><+xu")
 _GLYPHS: Final = "█▓▒▚░…→←✓✗"
@@ -33,6 +42,8 @@ class TextStyle(NamedTuple):
 def detect_style(stream: TextIO, columns: int = 100) -> TextStyle:
     """What ``stream`` can show: outside a terminal no colour, and ASCII only.
 
+    The variable NO_COLOR switches colours off (https://no-color.org).
+
     Example:
         >>> detect_style(io.StringIO())
         TextStyle(width=100, color=False, unicode=False)
@@ -43,7 +54,8 @@ def detect_style(stream: TextIO, columns: int = 100) -> TextStyle:
     except (UnicodeEncodeError, LookupError):
         encodes = False
     tty = stream.isatty()
-    return TextStyle(width=columns, color=tty, unicode=tty and encodes)
+    color = tty and not os.environ.get("NO_COLOR")
+    return TextStyle(width=columns, color=color, unicode=tty and encodes)
 
 
 def style_with_min_width(width: int, color: bool, unicode: bool) -> TextStyle:
@@ -96,23 +108,39 @@ def render_text(
         style: The stream's.
         last: Stands under them on a line that is never broken: to be copied.
     """
+    return render_lines(
+        [Group("", block) if number else block for number, block in enumerate(blocks)], style, last
+    )
+
+
+def render_lines(
+    lines: Sequence[RenderableType], style: TextStyle, last: RenderableType = ""
+) -> str:
+    """Lines one under the other, without empty ones between; ``last`` is never broken."""
     out = io.StringIO()
     console = Console(
         file=out,
         width=style.width,
         force_terminal=style.color,
         color_system="standard" if style.color else None,
+        no_color=not style.color,
         highlight=False,
         markup=False,
         emoji=False,
         legacy_windows=False,
     )
-    for number, block in enumerate(blocks):
-        console.print(Group("", block) if number else block)
+    for line in lines:
+        console.print(line)
     if last:
         console.print(last, soft_wrap=True)
     text = "\n".join(row.rstrip() for row in out.getvalue().splitlines()) + "\n"
     return text if style.unicode else _ascii(text)
+
+
+def next_line(command: str, args: Sequence[str]) -> Text:
+    """The command to type next, with the script's arguments: to be copied, so never broken."""
+    typed = escape_control_characters(f"{command} {shlex.join(args)}".rstrip())
+    return Text("Next: ").append(typed, style="bold cyan")
 
 
 def _ascii(text: str) -> str:
