@@ -368,7 +368,7 @@ def test_standard_input_that_has_ended(write: Write, uncork: Run) -> None:
 
 def tuning(cwd: Path) -> subprocess.Popen[str]:
     """With time enough that something is still to be tried after a slow start."""
-    command = [sys.executable, "-m", "uncork", "tune", "--budget", "120", "train.py"]
+    command = [sys.executable, "-m", "uncork", "tune", "-v", "--budget", "120", "train.py"]
     pipes = {
         "stdout": subprocess.PIPE,
         "stderr": subprocess.STDOUT,

@@ -30,7 +30,7 @@ class WorkProgress(Record, frozen=True, kw_only=True):
         seconds_left: Until the end, as far as it can be told; None where it cannot.
     """
 
-    unit: str = "optimization"
+    unit: str = "step"
     step: int = 0
     step_count: int = 0
     best_ratio: float | None = None

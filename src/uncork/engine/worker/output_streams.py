@@ -18,23 +18,27 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, TextIO
+from typing import Any, ClassVar, Final, TextIO
 
 # To the start of the line, and erase it.
 _ERASE_LINE: Final = "\r\x1b[2K"
 
 
 class TerminalStream(io.TextIOWrapper):
-    """Text on a terminal where the parent process draws its live line: erases it first."""
+    """Text on a terminal where the parent process draws its live line: erases it first.
 
-    is_at_line_start: bool = True
+    Attributes:
+        is_at_line_start: The last text on the terminal, of whichever stream, ended its line.
+    """
+
+    is_at_line_start: ClassVar[bool] = True
 
     def write(self, text: str, /) -> int:
         """Write, on a line without the live line."""
-        if text and self.is_at_line_start:
+        if text and TerminalStream.is_at_line_start:
             super().write(_ERASE_LINE)
         if text:
-            self.is_at_line_start = text.endswith("\n")
+            TerminalStream.is_at_line_start = text.endswith("\n")
         return super().write(text)
 
 
@@ -52,7 +56,9 @@ def separate_native_log(path: Path) -> None:
         kept = os.dup(2)  # not inherited by what the script starts
         os.dup2(log, 2)
         os.close(log)
-        sys.stderr = sys.__stderr__ = _stream_like(sys.stderr, kept)
+        made = _stream_like(sys.stderr, kept)
+        for name in ("stderr", "__stderr__"):
+            setattr(sys, name, made)
         _give_to_subprocesses(kept)
 
 
@@ -80,9 +86,14 @@ _KEPT: Final[list[TextIO]] = []
 def _stream_like(stream: TextIO, descriptor: int) -> TextIO:
     _KEPT.append(stream)
     raw = io.FileIO(descriptor, "wb")
-    raw.name = stream.name  # type: ignore[misc]
+    raw.name = stream.name
+    is_unbuffered = getattr(stream, "write_through", False)  # python -u
     return io.TextIOWrapper(
-        io.BufferedWriter(raw), encoding=stream.encoding, errors=stream.errors, line_buffering=True
+        raw if is_unbuffered else io.BufferedWriter(raw),
+        encoding=stream.encoding,
+        errors=stream.errors,
+        line_buffering=True,
+        write_through=is_unbuffered,
     )
 
 

@@ -129,7 +129,6 @@ class PlanInfo(Record, frozen=True, kw_only=True):
     predictions: tuple[Prediction, ...]
     measured_in: str
     confirmation_text: str
-    tuned_samples_per_s: float | None
     finish_times: TimeToFinish | None
     finish_text: str
     validation_text: str
@@ -160,7 +159,6 @@ def plan_info(plan: Plan, path: str = "plan.json") -> PlanInfo:
         predictions=prediction_rows(plan),
         measured_in="fresh processes" if plan.speedup.n_processes > 1 else "the tuning process",
         confirmation_text=confirmation_sentence(plan),
-        tuned_samples_per_s=found.after_samples_per_s,
         finish_times=plan.time_to_finish if is_proven(plan) else None,
         finish_text=finish_sentence(plan.time_to_finish) if is_proven(plan) else "",
         validation_text=validation_sentence(plan.validation_times),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
+from typing import Final
 
 from uncork.core.documents.plan import (
     LOOP_ENDED_NOTE,
@@ -29,6 +30,9 @@ from uncork.report.content.figures import (
 )
 from uncork.report.content.headline import Headline, format_interval, headline
 from uncork.report.content.remedies import steps_for_findings
+
+# Seconds; the least that a longer budget is worth.
+_USUAL_BUDGET_S: Final = 300.0
 
 
 def plan_verdict(plan: Plan) -> VerdictText:
@@ -136,6 +140,10 @@ def policy_sentence(plan: Plan) -> str:
 def plan_command(plan: Plan, path: str) -> str:
     """What to type next: train with the plan, tune again, or just train."""
     script = shlex.quote(plan.script)
+    if not plan.accepted_steps and plan.script and _lacked_time(plan):
+        budget_s = max(_USUAL_BUDGET_S, 2 * plan.policy.budget_s)
+        option = training_option(plan.before.workload)
+        return f"uncork tune --budget {budget_s:.0f} {option}{script}"
     if not plan.accepted_steps:
         return f"python {script}" if plan.script else "model.fit(data)"
     proven = is_proven(plan)
@@ -144,6 +152,10 @@ def plan_command(plan: Plan, path: str) -> str:
     if not proven:
         return f"uncork tune {training_option(plan.before.workload)}{script}"
     return f"uncork run --plan {shlex.quote(path)} {script}"
+
+
+def _lacked_time(plan: Plan) -> bool:
+    return any(step.reason == NO_TIME_REASON for step in plan.steps)
 
 
 def is_proven(plan: Plan) -> bool:

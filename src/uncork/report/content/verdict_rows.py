@@ -11,6 +11,7 @@ from typing import Final
 
 from uncork.core.base.record import Record
 from uncork.core.documents.diagnosis import Finding
+from uncork.core.documents.plan import NO_TIME_REASON
 from uncork.report.content.diagnosis_content import (
     DiagnosisInfo,
     StepTime,
@@ -24,6 +25,7 @@ from uncork.report.content.figures import (
     format_rate,
     format_ratio_interval,
     format_words,
+    shorten_start,
 )
 from uncork.report.content.plan_content import OptimizationRow, PlanInfo
 
@@ -74,9 +76,11 @@ def diagnosis_rows(info: DiagnosisInfo) -> list[VerdictRow]:
 
 def _workload_rows(info: WorkloadInfo) -> Iterable[VerdictRow]:
     verdict, first = info.verdict, info.findings[:1]
+    # Where the cause is no more than the name of a finding, the finding says it.
+    is_told = first and first[0].severity != "correctness" and verdict.tone == "bottleneck"
     slow = [
         _line(verdict.sentence, 2, "unknown"),
-        _line(verdict.cause, 2, verdict.tone),
+        *([] if is_told else [_line(verdict.cause, 2, verdict.tone)]),
         *map(_finding, info.findings[:MAX_FINDINGS]),
         *_step(info.step_time),
     ]
@@ -175,12 +179,13 @@ def _changes(info: PlanInfo) -> str:
 def _missed(info: PlanInfo) -> Iterable[VerdictLine]:
     for row in info.missed[:MAX_UNTRIED]:
         gain = f" (may reach {row.predicted})" if row.predicted else ""
-        yield _line(f"{format_words(row.name)}{gain}: {row.reason}")
+        reason = "no time left in the budget" if row.reason == NO_TIME_REASON else row.reason
+        yield _line(f"{format_words(row.name)}{gain}: {reason}")
 
 
 def _finding(finding: Finding) -> VerdictLine:
-    at = f" at {finding.at}" if finding.at else ""
-    return _line(f"{finding.cause}: {cost_text(finding)}{at}")
+    at = f" at {shorten_start(finding.at)}" if finding.at else ""
+    return _line(f"{finding.cause}{at}: {cost_text(finding)}", 2, "bottleneck")
 
 
 def _step(step: StepTime) -> list[VerdictLine]:

@@ -27,6 +27,7 @@ _INDENT: Final[Mapping[EventKind, str]] = {
     "error": "  ",
     "done": "",
 }
+_LEFT: Final = " left"
 _REDRAWS_PER_S: Final = 4.0
 # Columns that the phase keeps, however much is to be shown behind it.
 _MIN_PHASE_WIDTH: Final = 16
@@ -65,7 +66,7 @@ class Progress:
         """Begin the live line where there can be one."""
         if self._phase and not (self._quiet or self._verbose) and can_redraw(self._stream):
             self._live = self._create_live()
-            self._live.start()
+            self._live.start(refresh=True)
         return self
 
     def __exit__(
@@ -88,8 +89,9 @@ class Progress:
             self._print(event)
 
     def _remember(self, event: Event) -> None:
-        if event.kind == "phase":
-            self._phase = event.text
+        if event.kind in ("phase", "step"):
+            # Of one optimization nothing is going on any more; the next one may take no time.
+            self._phase = event.text if event.kind == "phase" else "trying optimizations"
         if event.progress is not None:
             self._work, self._told_s = event.progress, time.monotonic()
 
@@ -117,7 +119,9 @@ class Progress:
 
         now_s = time.monotonic()
         facts = describe_progress(self._work, now_s - self._told_s)
-        behind = " | ".join([*facts, f"{format_clock(now_s - self._begin_s)} passed"])
+        if not (facts and facts[-1].endswith(_LEFT)):
+            facts.append(f"{format_clock(now_s - self._begin_s)} passed")
+        behind = " | ".join(facts)
         # The last column stays empty: some terminals begin a new line there.
         columns = _columns(self._stream) - 1
         phase = " ".join(escape_control_characters(self._phase).split())
@@ -133,7 +137,7 @@ def describe_progress(work: WorkProgress | None, age_s: float) -> list[str]:
     Example:
         >>> work = WorkProgress(step=7, step_count=41, best_ratio=3.21, seconds_left=100.0)
         >>> describe_progress(work, 4.0)
-        ['optimization 7 of 41', 'best 3.2x', '1:36 left']
+        ['step 7 of 41', 'best 3.2x', '1:36 left']
     """
     if work is None:
         return []
@@ -142,7 +146,7 @@ def describe_progress(work: WorkProgress | None, age_s: float) -> list[str]:
     facts = [
         f"{work.unit} {work.step} of {work.step_count}" if counted else "",
         "" if work.best_ratio is None else f"best {format_ratio(work.best_ratio)}",
-        f"{format_clock(left_s)} left" if left_s > 0 else "",
+        f"{format_clock(left_s)}{_LEFT}" if left_s > 0 else "",
     ]
     return [fact for fact in facts if fact]
 

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from uncork.report.content.diagnosis_content import Tone
-from uncork.report.content.figures import escape_control_characters, truncate
+from uncork.report.content.figures import escape_control_characters, shorten_start, truncate
 
 # Below this no table keeps its columns; lines wrap in the terminal instead.
 _MIN_WIDTH: Final = 60
@@ -94,8 +94,7 @@ def one_line(text: str, width: int) -> str:
 
 def truncate_start(path: str, width: int) -> str:
     """The end of a path says more than its start."""
-    path = escape_control_characters(path)
-    return path if len(path) <= width else "…" + path[1 - width :]
+    return shorten_start(escape_control_characters(path), width)
 
 
 def render_text(
