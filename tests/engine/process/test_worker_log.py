@@ -15,7 +15,7 @@ from uncork.engine.process.worker_process import Script
 def log(tmp_path: Path) -> Path:
     """What TensorFlow wrote in one process."""
     path = tmp_path / "log"
-    path.write_text("".join(f"I0000 line {n}\n" for n in range(30)) + "F0000 Check failed\n")
+    path.write_text("".join(f"I0000 info\nline {n}\n" for n in range(30)) + "F0000 Check failed\n")
     return path
 
 
@@ -53,6 +53,7 @@ def test_the_end_of_a_log_is_short(log: Path, capsys: pytest.CaptureFixture[str]
     assert said[0] == "uncork: TensorFlow wrote last:"
     assert said[-1] == "  F0000 Check failed"
     assert len(said) == 9
+    assert not any("info" in line for line in said)
 
 
 FAILED = (exit_codes.SCRIPT_FAILED, 5, -signal.SIGABRT, -signal.SIGKILL)

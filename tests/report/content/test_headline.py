@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 import math
 import re
 from pathlib import Path
@@ -72,6 +73,15 @@ def test_the_speed_after_is_the_speed_before_times_the_ratio(shown: Plan) -> Non
         assert (found.low, found.high) == (shown.speedup.low, shown.speedup.high)
 
 
+@pytest.mark.parametrize("path", SAVED, ids=lambda path: path.stem)
+def test_the_figures_of_a_saved_plan_are_those_of_its_file(path: Path) -> None:
+    written, found = json.loads(path.read_bytes()), headline(PLANS[path.stem])
+    assert found.before_samples_per_s == written["baseline"]["samples_per_s"]
+    assert found.after_samples_per_s == pytest.approx(written["tuned"]["samples_per_s"])
+    if written["speedup"]["n_processes"]:
+        assert found.ratio == written["speedup"]["ratio"]
+
+
 @each_plan
 def test_terminal_and_page_show_the_figures_of_the_headline(shown: Plan) -> None:
     found = headline(shown)
@@ -115,7 +125,10 @@ def test_a_training_step_has_one_speed(shown: Plan) -> None:
 
 
 @each_plan
-def test_the_length_of_a_step_fits_its_speed(shown: Plan) -> None:
+def test_the_length_of_a_confirmed_step_fits_its_speed(shown: Plan) -> None:
+    """Within one process both are medians of blocks, which fit less well."""
+    if not shown.speedup.n_processes or shown is MEDIANS:
+        return
     info, batch = plan_info(shown), shown.before.workload.batch_size
     assert batch is not None
     speeds = (info.headline.before_samples_per_s, info.headline.after_samples_per_s)
@@ -123,8 +136,7 @@ def test_the_length_of_a_step_fits_its_speed(shown: Plan) -> None:
         info.step_times, speeds, (1, shown.batch_multiplier), strict=False
     ):
         assert step.seconds is not None
-        if shown is not MEDIANS:
-            assert step.seconds * (speed or 0.0) == pytest.approx(batch * times, rel=0.02)
+        assert step.seconds * (speed or 0.0) == pytest.approx(batch * times, rel=0.02)
 
 
 @each_plan

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,6 +15,10 @@ _NAME: Final = "uncork.log"
 # Of a log whose process was killed, what is printed.
 _LAST_LINES: Final = 8
 _TAIL_BYTES: Final = 16_384
+# What TensorFlow writes in every process, however it ends.
+_USUAL: Final = re.compile(
+    r"I\d{4} |WARNING: All log messages before absl|To enable the following instructions"
+)
 
 
 @dataclass
@@ -58,7 +63,8 @@ def print_last_lines(log: Path) -> None:
     """The end of the log of a process that was killed: most often it says why."""
     with suppress(OSError):
         lines = log.read_bytes()[-_TAIL_BYTES:].decode(errors="replace").splitlines()
-        shown = [line for line in lines if line.strip()][-_LAST_LINES:]
+        told = [line for line in lines if line.strip() and not _USUAL.match(line)]
+        shown = told[-_LAST_LINES:]
         if shown:
             sys.stderr.write("uncork: TensorFlow wrote last:\n")
             sys.stderr.write("".join(f"  {line}\n" for line in shown))

@@ -81,8 +81,8 @@ def _workload_rows(info: WorkloadInfo) -> Iterable[VerdictRow]:
     slow = [
         _line(verdict.sentence, 2, "unknown"),
         *([] if is_told else [_line(verdict.cause, 2, verdict.tone)]),
-        *map(_finding, info.findings[:MAX_FINDINGS]),
         *_step(info.step_time),
+        *map(_finding, info.findings[:MAX_FINDINGS]),
     ]
     yield _row("Slow", slow, 7)
     done = f"measured {format_rate(info.samples_per_s)}, {info.noise_text}: {info.description}"
@@ -129,8 +129,8 @@ def _slow(info: PlanInfo) -> list[VerdictLine]:
     named = f", held back by {found[0].cause}" if found else ""
     return [
         _line(f"{speed}{named}.", 2),
-        *map(_finding, found[:MAX_FINDINGS]),
         *_step(info.step_times[0]),
+        *map(_finding, found[:MAX_FINDINGS]),
     ]
 
 
