@@ -229,9 +229,8 @@ def _is_missed(step: PlanStep) -> bool:
 def _skipped(plan: Plan) -> list[PlanStep]:
     """What could have mattered, then what answers a finding, then the others in their order."""
     first = [*missed_steps(plan), *steps_for_findings(plan.before.findings, plan.steps)]
-    ordered = [*first, *plan.steps]
-    by_name = {step.name: step for step in reversed(ordered) if step.outcome == "skipped"}
-    return list(reversed(by_name.values()))
+    ordered = (step for step in (*first, *plan.steps) if step.outcome == "skipped")
+    return list({step.name: step for step in ordered}.values())
 
 
 def speed_chart(plan: Plan) -> SpeedChart:
