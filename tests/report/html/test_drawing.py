@@ -29,7 +29,9 @@ def test_heights_are_to_scale():
     rise = {c.point.label: drawing.bottom - c.slot.y for c in drawing.columns}
     assert rise["cache"] / rise["baseline"] == pytest.approx(1.83 * 1.74)
     assert drawing.ceiling is not None
-    assert (drawing.bottom - drawing.ceiling.y) / rise["baseline"] == pytest.approx(2480 / 606)
+    assert (drawing.bottom - drawing.ceiling.y) / rise["baseline"] == pytest.approx(
+        3.79 * 2480 / 2298
+    )
 
 
 def test_a_rejected_step_leaves_the_level_and_marks_where_it_would_have_led():
