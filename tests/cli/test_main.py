@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -133,6 +134,75 @@ def test_a_report_to_hand_on_names_nothing_of_the_user_s(
         assert str(saved) not in text.replace(f"report: {page}", "")
         assert "load_and_augment" not in text
         assert "file1:41" in text
+
+
+@pytest.mark.parametrize("name", ["plan.json", "diagnosis.json"])
+def test_a_saved_file_is_shown_short_or_whole(
+    name: str, saved: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["report", str(saved / name)]) == exit_codes.DONE
+    short = capsys.readouterr().out
+    assert main(["report", "-v", str(saved / name)]) == exit_codes.DONE
+    whole = capsys.readouterr().out
+    assert short.startswith("Slow  ")
+    assert len(short.splitlines()) <= 25
+    assert "One step\n" in whole
+    assert short.splitlines()[-1] == whole.splitlines()[-1]
+
+
+@pytest.mark.parametrize("name", ["plan.json", "diagnosis.json"])
+def test_json_is_written_or_printed_in_place_of_the_text(
+    name: str, saved: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy, given = saved / "copy.json", str(saved / name)
+    assert main(["report", given, "--json", str(copy)]) == exit_codes.DONE
+    assert json.loads(copy.read_bytes()) == json.loads((saved / name).read_bytes())
+    assert capsys.readouterr().out.startswith("Slow  ")
+    assert main(["report", given, "--json", "-", "--confidential"]) == exit_codes.DONE
+    printed = capsys.readouterr().out
+    assert json.loads(printed)["script"] != "train.py"
+    copy.write_text("mine")
+    assert main(["report", given, "--json", str(copy)]) == exit_codes.WRONG_USE
+    assert copy.read_text() == "mine"
+
+
+def test_what_tune_and_diagnose_print_as_json_is_all_they_print(
+    saved: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The script's own output would spoil it for the next program in a pipe."""
+
+    def talks(found: object) -> Callable[..., object]:
+        def run(*_: object, **__: object) -> object:
+            subprocess.run(["echo", "said by the script"], check=True)
+            return found
+
+        return run
+
+    (saved / "train.py").write_text("pass")
+    monkeypatch.chdir(saved)
+    monkeypatch.setattr(verbs.tune_command, "tune", talks((plan(), exit_codes.DONE)))
+    monkeypatch.setattr(verbs.diagnose_command, "diagnose", talks(diagnosis()))
+    for verb in ("tune", "diagnose"):
+        assert main([verb, "--json", "-", "train.py"]) == exit_codes.DONE
+        told = capfd.readouterr()
+        assert json.loads(told.out)["script"] == "train.py"
+        assert told.err == "said by the script\n"
+    assert main(["tune", "--json", "again.json", "train.py"]) == exit_codes.DONE
+    assert (saved / "again.json").read_bytes() == (saved / "plan.json").read_bytes()
+
+
+def test_a_result_and_its_files_take_at_most_25_lines(
+    saved: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (saved / "train.py").write_text("pass")
+    monkeypatch.chdir(saved)
+    monkeypatch.setenv("COLUMNS", "60")
+    crowded = plan(notes=("a long note " * 50,) * 4)
+    monkeypatch.setattr(verbs.tune_command, "tune", lambda *_, **__: (crowded, exit_codes.DONE))
+    assert main(["tune", "train.py"]) == exit_codes.DONE
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 25
+    assert lines[-2:] == ["plan: plan.json", "report: report.html"]
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"[1, 2]", b"\xff\xfe", b"Traceback (most"])

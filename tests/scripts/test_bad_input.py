@@ -368,7 +368,7 @@ def test_standard_input_that_has_ended(write: Write, uncork: Run) -> None:
 
 def tuning(cwd: Path) -> subprocess.Popen[str]:
     """With time enough that something is still to be tried after a slow start."""
-    command = [sys.executable, "-m", "uncork", "tune", "--budget", "120", "train.py"]
+    command = [sys.executable, "-m", "uncork", "tune", "-v", "--budget", "120", "train.py"]
     pipes = {
         "stdout": subprocess.PIPE,
         "stderr": subprocess.STDOUT,
@@ -514,3 +514,38 @@ def test_a_place_that_cannot_be_written_is_refused_at_once(
     done = uncork("diagnose", "--report", name, "train.py")
     assert done.returncode == 2
     assert "must not be started" not in done.stderr
+
+
+NATIVE = "import os\nprint('printed', flush=True)\nos.write(2, b'F0000 from C++\\n')\n"
+
+
+def test_the_log_of_a_script_that_fails_is_kept_and_named(
+    uncork: Run, write: Write, tmp_path: Path
+) -> None:
+    write(NATIVE + "raise ValueError('bad data')")
+    done, log = uncork("diagnose", "train.py"), tmp_path / "uncork-report" / "uncork.log"
+    assert done.returncode == 1
+    assert done.stdout == "printed\n"
+    assert "ValueError: bad data" in done.stderr
+    assert "from C++" not in done.stderr
+    assert done.stderr.endswith("uncork: TensorFlow's log: uncork-report/uncork.log\n")
+    assert "F0000 from C++" in log.read_text()
+    assert remaining_temporary_files(tmp_path) == []
+
+
+def test_of_a_process_that_is_killed_the_end_of_the_log_is_shown(
+    uncork: Run, write: Write, tmp_path: Path
+) -> None:
+    write(NATIVE + "os.abort()")
+    done = uncork("tune", "--quiet", "--report", "out/report.html", "train.py")
+    assert done.returncode == 1
+    said = "SIGABRT ended the script's process\nuncork: TensorFlow wrote last:\n  F0000 from C++\n"
+    assert said in done.stderr
+    assert "uncork: TensorFlow's log: out/uncork.log\n" in done.stderr
+
+
+def test_a_run_leaves_standard_error_to_the_script(
+    uncork: Run, write: Write, tmp_path: Path
+) -> None:
+    write(NATIVE)
+    assert uncork("run", "train.py").stderr.startswith("F0000 from C++\n")

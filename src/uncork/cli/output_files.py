@@ -2,10 +2,41 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 from uncork.core.base.errors import WrongUse
+
+# In the place of a file: standard output.
+PRINTED: Final = Path("-")
+
+
+@contextmanager
+def reserve_stdout(path: Path | None) -> Iterator[None]:
+    """Keep standard output for a result that is printed there as JSON.
+
+    What scripts and their processes print meanwhile goes to standard error.
+
+    Args:
+        path: Of the result; unless it is :data:`PRINTED`, nothing is changed.
+    """
+    if path != PRINTED:
+        yield
+        return
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 def check_writable(path: Path, options: str) -> None:

@@ -74,7 +74,6 @@ def _diagnose(verb: argparse.ArgumentParser) -> None:
             "%(default)s)"
         ),
     )
-    verb.add_argument("--json", type=Path, metavar="FILE", help="also write diagnosis.json here")
     verb.add_argument(
         "--budget",
         type=_seconds(2.0),
@@ -89,6 +88,7 @@ def _diagnose(verb: argparse.ArgumentParser) -> None:
         help="save a trace of some steps there, for TensorBoard; it contains names from your code",
     )
     _confidential(verb)
+    _output(verb)
     _quiet(verb)
     _script(verb)
 
@@ -149,6 +149,7 @@ def _tune(verb: argparse.ArgumentParser) -> None:
         ),
     )
     _confidential(verb)
+    _output(verb)
     _quiet(verb)
     _script(verb)
 
@@ -197,6 +198,7 @@ def _report(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("file", type=Path, help="a saved diagnosis.json or plan.json")
     verb.add_argument("--html", type=Path, metavar="FILE", help="also write the HTML report here")
     _confidential(verb)
+    _output(verb)
 
 
 def _explain(verb: argparse.ArgumentParser) -> None:
@@ -222,6 +224,21 @@ def _confidential(verb: argparse.ArgumentParser) -> None:
         "--confidential",
         action="store_true",
         help="remove your paths, names and code from the report, so that you can share it",
+    )
+
+
+def _output(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument(
+        "--json",
+        type=Path,
+        metavar="FILE",
+        help="also write the result here, as JSON; '-' prints it in place of the text",
+    )
+    verb.add_argument(
+        "-v",
+        "--verbose",
+        action="store_true",
+        help="show every step, and all tables of the result; keep TensorFlow's log",
     )
 
 

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import os
 import shlex
 import shutil
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from uncork.capture.base.modules import find_module_file
-from uncork.cli.output_files import check_writable, unwritable_error
+from uncork.cli.output_files import (
+    PRINTED,
+    check_writable,
+    reserve_stdout,
+    unwritable_error,
+)
 from uncork.core.base import exit_codes
 from uncork.core.base.errors import WrongUse
 from uncork.core.base.record import replace, to_json, write_atomically
@@ -27,6 +34,7 @@ from uncork.engine.commands import diagnose as diagnose_command
 from uncork.engine.commands import run as run_command
 from uncork.engine.commands import tune as tune_command
 from uncork.engine.process import reached_trainings as reached
+from uncork.engine.process.worker_log import WorkerLog
 from uncork.engine.process.worker_process import Script
 from uncork.report.redaction import R, redact
 from uncork.report.terminal.progress import Progress
@@ -43,29 +51,35 @@ _MARKS: Final = {
 
 def diagnose(options: argparse.Namespace) -> int:
     """Measure, print, save ``diagnosis.json`` and the report."""
-    script, progress = _script(options), Progress(quiet=options.quiet)
+    script = _logged(_script(options), options.report, options)
     if options.list:
-        for workload in diagnose_command.list_trainings(script, progress):
-            print(reached.format_training(workload))
+        with _progress(options) as progress:
+            trainings = diagnose_command.list_trainings(script, progress)
+        print("".join(f"{reached.format_training(workload)}\n" for workload in trainings), end="")
         return exit_codes.DONE
     _check_target(options.report)
     for path in _json_paths(options):
         _check_target(path, Diagnosis)
         _check_apart(options.report, path)
-    found = diagnose_command.diagnose(
-        script,
-        progress,
-        training=options.training,
-        budget_s=options.budget,
-        timeline=options.timeline,
-    )
+    with reserve_stdout(options.json), _progress(options) as progress:
+        found = diagnose_command.diagnose(
+            script,
+            progress,
+            training=options.training,
+            budget_s=options.budget,
+            timeline=options.timeline,
+        )
     try:
         _save_diagnosis(found, options)
     finally:
-        _print(found)
-    print(f"report: {options.report}")
-    if options.timeline and any(options.timeline.rglob("*.xplane.pb")):
-        print(f"timeline: tensorboard --logdir {options.timeline}")
+        _present(found, options)
+    timeline = options.timeline and any(options.timeline.rglob("*.xplane.pb"))
+    files = {
+        "report": options.report,
+        "log": script.log and script.log.path,
+        "timeline": f"tensorboard --logdir {options.timeline}" if timeline else None,
+    }
+    _print_files(files, options)
     return exit_codes.DONE
 
 
@@ -75,6 +89,9 @@ def tune(options: argparse.Namespace) -> int:
     report = options.report or options.plan.with_name("report.html")
     _check_target(report)
     _check_apart(report, options.plan)
+    if options.json and options.json != PRINTED:
+        _check_target(options.json, Plan)
+        _check_apart(report, options.json)
     policy = Policy(
         loosest_guarantee=options.allow or options.strict,
         memory_share=options.memory,
@@ -82,14 +99,15 @@ def tune(options: argparse.Namespace) -> int:
     )
     if options.budget is not None:
         policy = replace(policy, budget_s=options.budget)
-    script = _script(options)
-    plan, code = tune_command.tune(
-        script,
-        Progress(quiet=options.quiet),
-        policy=policy,
-        training=options.training,
-        is_budget_chosen=options.budget is not None,
-    )
+    script = _logged(_script(options), report, options)
+    with reserve_stdout(options.json), _progress(options) as progress:
+        plan, code = tune_command.tune(
+            script,
+            progress,
+            policy=policy,
+            training=options.training,
+            is_budget_chosen=options.budget is not None,
+        )
     target = options.plan
     if code != exit_codes.DONE:  # what was found before is worth more than a part
         target, report = _beside(target), _beside(report)
@@ -98,10 +116,13 @@ def tune(options: argparse.Namespace) -> int:
         _save(target, serialize_plan(plan))
         path = Path(target.name) if options.confidential else target
         _save(report, _html(_shown(plan, options), path))
+        if options.json and options.json != PRINTED:
+            _save(options.json, _json(_shown(plan, options)))
     finally:
-        _print(plan, target)
-    print(f"plan:   {target}\nreport: {report}")
-    if target != options.plan:
+        _present(plan, options, target)
+    files = {"plan": target, "report": report, "log": script.log and script.log.path}
+    _print_files(files, options)
+    if target != options.plan and options.json != PRINTED:
         print(
             f"Uncork left {options.plan} unchanged: it contains an earlier plan, and the new plan "
             "is incomplete"
@@ -123,13 +144,26 @@ def report(options: argparse.Namespace) -> int:
     """Draw a saved file again, anywhere."""
     record = _shown(_read(options.file), options)
     path = Path(options.file.name) if options.confidential else options.file
-    _print(record, path)
+    _present(record, options, path)
     if options.html:
         _check_target(options.html, named="--html")
         _check_apart(options.html, options.file, named="--html")
         _save(options.html, _html(record, path), named="--html")
-        print(f"report: {options.html}")
+    if options.json and options.json != PRINTED:
+        _check_target(options.json, type(record), named="--json")
+        _save(options.json, _json(record), named="--json")
+    _print_files({"report": options.html}, options)
     return exit_codes.DONE
+
+
+def _progress(options: argparse.Namespace) -> Progress:
+    title = f"starting {Path(options.script).name}"
+    return Progress(quiet=options.quiet, verbose=options.verbose, title=title)
+
+
+def _logged(script: Script, report: Path, options: argparse.Namespace) -> Script:
+    """With a log of TensorFlow beside the report, which is kept where something fails."""
+    return dataclasses.replace(script, log=WorkerLog(report.parent, options.verbose))
 
 
 def _beside(path: Path) -> Path:
@@ -154,14 +188,15 @@ def _script(options: argparse.Namespace) -> Script:
 
 def _save_diagnosis(found: Diagnosis, options: argparse.Namespace) -> None:
     found = _shown(found, options)
-    text = to_json(found)
+    text = _json(found)
     for path in _json_paths(options):
         _save(path, text)
     _save(options.report, _html(found, options.report))
 
 
 def _json_paths(options: argparse.Namespace) -> list[Path]:
-    return [path for path in (options.report.with_suffix(".json"), options.json) if path]
+    given = (options.report.with_suffix(".json"), options.json)
+    return [path for path in given if path and path != PRINTED]
 
 
 def _shown(record: R, options: argparse.Namespace) -> R:
@@ -273,16 +308,39 @@ def _read(path: Path) -> Diagnosis | Plan:
     )
 
 
-def _print(record: Diagnosis | Plan, path: Path = Path("plan.json")) -> None:
-    from uncork.report.terminal import page as terminal  # noqa: PLC0415
-    from uncork.report.terminal import text  # noqa: PLC0415
+def _present(
+    record: Diagnosis | Plan,
+    options: argparse.Namespace,
+    path: Path = Path("plan.json"),
+) -> None:
+    """Print a result: as text, or as JSON where that was asked for."""
+    if options.json == PRINTED:
+        sys.stdout.write(f"{_json(_shown(record, options)).decode()}\n")
+    else:
+        _print(record, path, options.verbose)
+
+
+def _print(record: Diagnosis | Plan, path: Path, verbose: bool = False) -> None:
+    """The verdict, or the whole page."""
+    from uncork.report.terminal import page, text, verdict  # noqa: PLC0415
 
     columns = shutil.get_terminal_size((100, 40)).columns
     style = text.detect_style(sys.stdout, columns)
     if isinstance(record, Plan):
-        print(terminal.plan_text(record, *style, path=str(path)))
+        of_plan = page.plan_text if verbose else verdict.plan_verdict_text
+        print(of_plan(record, *style, path=str(path)), end="")
     else:
-        print(terminal.diagnosis_text(record, *style))
+        of_diagnosis = page.diagnosis_text if verbose else verdict.diagnosis_verdict_text
+        print(of_diagnosis(record, *style), end="")
+
+
+def _print_files(files: Mapping[str, object], options: argparse.Namespace) -> None:
+    if options.json != PRINTED:
+        print("".join(f"{name}: {path}\n" for name, path in files.items() if path), end="")
+
+
+def _json(record: Diagnosis | Plan) -> bytes:
+    return serialize_plan(record) if isinstance(record, Plan) else to_json(record)
 
 
 def _html(record: Diagnosis | Plan, path: Path) -> bytes:

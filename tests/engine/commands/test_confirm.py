@@ -232,7 +232,7 @@ def test_more_is_compared_with_the_training_in_parts(monkeypatch):
     found, _ = confirming.confirm(made, Script("train.py"), told.append)
     assert asked == [made.edits if own else NEEDED.edits for own in (0, 1, 1, 0)]
     assert "fresh process 1, with micro-batches" in told[0].text
-    assert found.baseline.samples_per_s == 300.0
+    assert found.baseline.samples_per_s == pytest.approx(300.0)
 
 
 def test_a_slower_plan_is_withdrawn_but_for_what_it_needs(monkeypatch):

@@ -11,7 +11,7 @@ import pytest
 
 from optimizations.situations import COMPUTING, FOUR_CORES
 from records import observed
-from uncork.core.base.journal import Journal
+from uncork.core.base.journal import Event, Journal
 from uncork.core.base.measurement import compare
 from uncork.core.base.record import from_json, replace
 from uncork.core.documents.job import JobResult, TuneJob
@@ -25,7 +25,13 @@ from uncork.engine.subject.subject import Subject
 from uncork.engine.tune.tuner import Tuner
 from uncork.engine.worker.tune_job import TuneListener
 from uncork.measure.benchmark.interleave import Block, interleave
-from uncork.optimizations.base.proposal import Context, Optimization, Proposal, Skipped
+from uncork.optimizations.base.proposal import (
+    MIN_PREDICTED_SPEEDUP,
+    Context,
+    Optimization,
+    Proposal,
+    Skipped,
+)
 from uncork.training.variant import Variant, VariantRunner
 
 FAR = 1e9  # seconds of budget
@@ -214,6 +220,52 @@ def test_what_promises_less_waits_for_nobody_further_back(walked) -> None:
     options = {"budget_s": 100.0 + left_s, "reserved_s": 100.0}
     walk = walked({2: [USELESS], 3: [CLEAR]}, promises={2: 2.0, 3: 1.2}, **options)
     assert outcomes(walk) == [("grouping_2", "rejected"), ("grouping_3", "kept")]
+
+
+def test_what_was_not_tried_says_what_it_promised(walked) -> None:
+    """So a report can name those that could have mattered."""
+    promises = {2: 1.2, 3: None, 4: 1.5}
+    walk = walked({2: [CLEAR], 3: [CLEAR], 4: [CLEAR]}, budget_s=1.0, promises=promises)
+    assert [(step.outcome, step.predicted) for step in walk.steps] == [
+        ("skipped", 1.2),
+        ("skipped", MIN_PREDICTED_SPEEDUP),
+        ("skipped", None),  # nothing to try there
+    ]
+
+
+def test_what_the_policy_forbids_says_it_too() -> None:
+    road = (optimization(5, promise="training"), optimization(2))
+    subject = FakeSubject({5: [CLEAR], 2: [CLEAR]})
+    policy = Policy(budget_s=FAR, loosest_guarantee="precision")
+    walk = Tuner(subject, DIAGNOSIS, FOUR_CORES, policy, Journal(), optimizations=road)
+    walk.run()
+    skipped = next(step for step in walk.steps if step.outcome == "skipped")
+    assert (skipped.name, skipped.predicted) == ("grouping_5", 1.5)
+    assert "the policy allows precision" in skipped.reason
+
+
+def test_events_say_how_far_the_tuning_is() -> None:
+    told: list[Event] = []
+    road = (optimization(2), optimization(3), optimization(4))
+    subject = FakeSubject({2: [CLEAR], 3: [USELESS], 4: [USELESS]})
+    walk = Tuner(
+        subject,
+        DIAGNOSIS,
+        FOUR_CORES,
+        Policy(budget_s=FAR),
+        Journal(on_event=told.append),
+        optimizations=road,
+    )
+    walk.run()
+    trying = [event.progress for event in told if event.text.startswith("trying grouping")]
+    assert [(each.step, each.step_count) for each in trying if each] == [(1, 3), (2, 3), (3, 3)]
+    assert [each.best_ratio for each in trying if each] == [
+        None,
+        *[pytest.approx(1.5, rel=0.02)] * 2,
+    ]
+    assert all(each and FAR - 100 < (each.seconds_left or 0) <= FAR for each in trying)
+    kept = [event for event in told if event.is_milestone and event.kind == "step"]
+    assert [event.text.split(":")[0] for event in kept] == ["grouping_2"]
 
 
 @pytest.mark.parametrize(("promised", "kept"), [(2.0, 0), (1.1, 1)])

@@ -29,7 +29,7 @@ def speedup(verdict, ratio=1.01, low=0.97, high=1.06):
 def test_verdict_of_a_proved_plan():
     said = plan_verdict(plan())
     assert said.text == (
-        "train.py:41 trains 3.8x as fast: 606 to 2,298 samples/s, 93 % of what its training step"
+        "train.py:41 trains 3.8x as fast: 606 to 2,297 samples/s, 93 % of what its training step"
         " allows. Proved: same elements, same order, same weights, bit for bit."
     )
 
@@ -129,11 +129,13 @@ def test_the_road_rises_from_baseline_to_confirmation():
         ("confirmed", "fresh processes"),
     ]
     speeds = [p.samples_per_s for p in drawn.points]
-    assert speeds[:5] == [606.0, 1120.0, 1950.0, 2243.0, 2310.0]
-    assert speeds[5:7] == pytest.approx([2310 * 0.71, 2310 * 1.21])
+    gained = [606 * gain for gain in (1, 1.83, 1.83 * 1.74, 1.83 * 1.74 * 1.15)]
+    assert speeds[:4] == pytest.approx(gained)
+    assert speeds[5:7] == pytest.approx([gained[3] * 1.03 * 0.71, gained[3] * 1.03 * 1.21])
+    assert speeds[7] == pytest.approx(606 * 3.79)
     assert drawn.points[1].guarantee == "exact"
     assert drawn.points[1].is_proved
-    assert (drawn.ceiling_before, drawn.ceiling) == (2480.0, 2480.0)
+    assert drawn.ceiling == pytest.approx(606 * 3.79 * 2480 / 2298)
 
 
 def test_a_kept_step_without_a_speed_gets_the_one_its_ratio_implies():
@@ -259,7 +261,7 @@ def test_what_is_not_proven_saves_nothing():
 def test_after_is_what_the_plan_trains_with():
     """Not what the last step that was tried would have given."""
     unconfirmed = plan(speedup=replace(speedup("not_proven", 1.0, 0.0, None), n_processes=0))
-    assert plan_info(unconfirmed).tuned_samples_per_s == unconfirmed.tuned.samples_per_s
+    assert plan_info(unconfirmed).headline.after_samples_per_s == unconfirmed.tuned.samples_per_s
 
 
 def test_where_nothing_was_tried_that_is_said():

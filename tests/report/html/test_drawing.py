@@ -27,9 +27,11 @@ def test_ticks_of_nothing():
 def test_heights_are_to_scale():
     drawing = draw_chart(speed_chart(plan()))
     rise = {c.point.label: drawing.bottom - c.slot.y for c in drawing.columns}
-    assert rise["cache"] / rise["baseline"] == pytest.approx(1950 / 606)
+    assert rise["cache"] / rise["baseline"] == pytest.approx(1.83 * 1.74)
     assert drawing.ceiling is not None
-    assert (drawing.bottom - drawing.ceiling.y) / rise["baseline"] == pytest.approx(2480 / 606)
+    assert (drawing.bottom - drawing.ceiling.y) / rise["baseline"] == pytest.approx(
+        3.79 * 2480 / 2298
+    )
 
 
 def test_a_rejected_step_leaves_the_level_and_marks_where_it_would_have_led():
@@ -51,7 +53,7 @@ def test_everything_stays_inside():
 
 
 def test_a_ceiling_out_of_sight_is_named_and_does_not_flatten_the_road():
-    drawing = draw_chart(SpeedChart(points=(baseline(),), ceiling_before=None, ceiling=1e6))
+    drawing = draw_chart(SpeedChart(points=(baseline(),), ceiling=1e6))
     assert drawing.ceiling is not None
     assert drawing.ceiling.is_above_chart
     assert drawing.bottom - drawing.columns[0].slot.y > 100
@@ -59,30 +61,26 @@ def test_a_ceiling_out_of_sight_is_named_and_does_not_flatten_the_road():
 
 def test_an_absurd_rejected_speed_does_not_flatten_the_road():
     absurd = ChartPoint(kind="rejected", label="wrong", samples_per_s=1e9)
-    drawing = draw_chart(SpeedChart(points=(baseline(), absurd), ceiling_before=None, ceiling=None))
+    drawing = draw_chart(SpeedChart(points=(baseline(), absurd), ceiling=None))
     assert drawing.bottom - drawing.columns[0].slot.y > 100
 
 
 @pytest.mark.parametrize("speed", [None, 0.0])
 def test_a_road_without_speeds_is_flat_but_drawn(speed):
-    drawing = draw_chart(SpeedChart(points=(baseline(speed),), ceiling_before=None, ceiling=None))
+    drawing = draw_chart(SpeedChart(points=(baseline(speed),), ceiling=None))
     assert drawing.columns[0].slot.y == drawing.bottom
 
 
 def test_long_names_are_cut_to_two_lines():
     point = replace(baseline(), label="a very long optimization name that never ends at all")
-    name = (
-        draw_chart(SpeedChart(points=(point,) * 9, ceiling_before=None, ceiling=None))
-        .columns[0]
-        .name
-    )
+    name = draw_chart(SpeedChart(points=(point,) * 9, ceiling=None)).columns[0].name
     assert len(name) == 2
     assert name[1].endswith("…")
 
 
 def test_many_steps_widen_the_drawing_instead_of_crowding_it():
     points = (baseline(),) * 30
-    drawing = draw_chart(SpeedChart(points=points, ceiling_before=None, ceiling=None))
+    drawing = draw_chart(SpeedChart(points=points, ceiling=None))
     assert drawing.columns[0].slot.width >= 92
 
 

@@ -32,6 +32,8 @@ class Job(Record, tag_field="mode", frozen=True, kw_only=True):
         environment: Variables that the process is started with, beside its own.
         journal_path: Path for live events, None for silence.
         result_path: Path of the :class:`JobResult` to write.
+        log_path: Path of the log of what TensorFlow's C++ code writes to standard error; None
+            where that stays where it is.
     """
 
     training_index: int | None = None
@@ -39,6 +41,7 @@ class Job(Record, tag_field="mode", frozen=True, kw_only=True):
     environment: dict[str, str] = msgspec.field(default_factory=dict)
     journal_path: str | None = None
     result_path: str | None = None
+    log_path: str | None = None
 
 
 class DiagnoseJob(Job, tag="diagnose", frozen=True, kw_only=True):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import statistics
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from uncork.core.base.errors import UncorkError
-from uncork.core.base.journal import Event
+from uncork.core.base.journal import Event, WorkProgress
 from uncork.core.base.measurement import (
     MAX_GROUP_SIZE,
     Comparison,
@@ -125,15 +126,20 @@ class _InTurn:
         self._script = script
         self._follow = follow
         self.interrupted = self.ended = False
+        self._begin_s = time.monotonic()
         self._found: tuple[list[Confirmation], list[Confirmation]] = ([], [])
 
     def more(self, pairs: int) -> tuple[list[Confirmation], list[Confirmation]]:
         """So many more of each; all that there are by then."""
         begun = sum(map(len, self._found))
-        for number in range(begun, begun + 2 * pairs):
+        total = begun + 2 * pairs
+        for number in range(begun, total):
             which = (0, 1, 1, 0)[number % 4]
             known, job = self._found[which], self._jobs[which]
             job = replace(job, has_ceiling=not known)  # one process tells enough of it
+            text = f"fresh process {number + 1}, {self._names[which]}"
+            progress = self._progress(number, total)
+            self._follow(Event(kind="phase", text=f"measuring in {text}", progress=progress))
             if known and (known[0].first_epoch_s or math.inf) > _LONG_S:
                 job = replace(
                     job,
@@ -142,9 +148,22 @@ class _InTurn:
                 )
             known.append(_measured(job, self._script))
             speed = known[-1].measurement.samples_per_s
-            text = f"fresh process {number + 1}, {self._names[which]}"
-            self._follow(Event(kind="measured", text=text, samples_per_s=speed))
+            self._follow(Event(kind="measured", text=text, samples_per_s=speed, progress=progress))
         return self._found
+
+    def _progress(self, number: int, total: int) -> WorkProgress:
+        """Before the process of this number, from 0: the time left from what the others took."""
+        before, after = (
+            [statistics.geometric_mean(_speeds(runs))] if runs else [] for runs in self._found
+        )
+        taken_s = time.monotonic() - self._begin_s
+        return WorkProgress(
+            unit="process",
+            step=number + 1,
+            step_count=total,
+            best_ratio=after[0] / before[0] if before and after else None,
+            seconds_left=taken_s / number * (total - number) if number else None,
+        )
 
     def once_more(self) -> tuple[list[Confirmation], list[Confirmation]]:
         """One more pair; only those that there are, if it fails, or is interrupted."""
@@ -280,10 +299,16 @@ def _rejected(step: PlanStep, span: str, where: str = _FRESH) -> PlanStep:
 
 
 def combine_measurements(runs: Sequence[Measurement]) -> Measurement:
-    """One measurement from several processes: the interval is between processes, not within."""
+    """One measurement from several processes: the interval is between processes, not within.
+
+    Speed and step are geometric means, as the speed-up is: the speed with the plan is that of the
+    baseline times the speed-up. Medians of a few processes each would give another ratio.
+    """
+    step_s = spread([r.step_s.median for r in runs])
+    mean_s = statistics.geometric_mean(r.step_s.median for r in runs)
     return Measurement(
-        samples_per_s=statistics.median(r.samples_per_s for r in runs),
-        step_s=spread([r.step_s.median for r in runs]),
+        samples_per_s=statistics.geometric_mean(r.samples_per_s for r in runs),
+        step_s=replace(step_s, median=mean_s, low=min(step_s.low, mean_s)),
         cpu_s_per_step=statistics.median(r.cpu_s_per_step for r in runs),
         warmup_s=statistics.median(r.warmup_s for r in runs),
         block_samples_per_s=tuple(r.samples_per_s for r in runs),

@@ -22,7 +22,13 @@ from uncork.engine.process.worker_process import (
     write_plan,
 )
 from uncork.optimizations.base.outcomes import describe_outcome, format_speedup, record
-from uncork.optimizations.base.proposal import Context, Optimization, Proposal, Skipped
+from uncork.optimizations.base.proposal import (
+    Context,
+    Optimization,
+    Proposal,
+    Skipped,
+    optimistic_gain,
+)
 from uncork.optimizations.compile.keras_backend import KerasBackendOptimization
 from uncork.optimizations.host.intra_op_threads import IntraOpThreadsOptimization
 from uncork.optimizations.host.keep_freed_memory import KeepFreedMemoryOptimization
@@ -82,8 +88,9 @@ class FreshProcessTrial:
             if step.outcome == "kept" and isinstance(trial, ProcessTrial):
                 plan = replace(plan, tuned=trial.measurement)
         else:
-            step = self._step("skipped", found.reason)
-        on_event(Event(kind="phase", text=describe_outcome(step)))
+            step = replace(self._step("skipped", found.reason), predicted=found.predicted)
+        text, is_kept = describe_outcome(step), step.outcome == "kept"
+        on_event(Event(kind="step", text=text, is_milestone=is_kept))
         if step.outcome != "kept":
             return replace(plan, steps=(*plan.steps, step))
         return self.add_step_to_plan(plan, step)
@@ -98,13 +105,16 @@ class FreshProcessTrial:
                 f"promises {optimization.guarantee}; the policy allows "
                 f"{plan.policy.loosest_guarantee}"
             )
-            return Skipped(reason=allowed)
+            gain = None if isinstance(proposal, Skipped) else optimistic_gain(proposal)
+            return Skipped(reason=allowed, predicted=gain)
         if isinstance(proposal, Skipped):
             return proposal
         reason = self.refusal_reason(plan, script)
-        return (
-            Skipped(reason=reason or NO_TIME_REASON) if reason or handed_over is None else proposal
-        )
+        if reason:
+            return Skipped(reason=reason)
+        if handed_over is None:
+            return Skipped(reason=NO_TIME_REASON, predicted=optimistic_gain(proposal))
+        return proposal
 
     def _trial(
         self, plan: Plan, proposal: Proposal, handed_over: str, script: Script

@@ -51,7 +51,8 @@ def run_tuning(job: TuneJob, script: Script, on_event: EventHandler) -> JobResul
         if isinstance(found, JobResult):
             return found
         said = said or found
-        on_event(Event(kind="phase", text=f"{found}: trying micro-batches"))
+        text = f"{found}: trying micro-batches"
+        on_event(Event(kind="phase", text=text, is_milestone=True))
     raise OutOfMemory(
         f"{said}; it does so with {parts} micro-batches, too", _EXPECTED, "use a smaller batch"
     )

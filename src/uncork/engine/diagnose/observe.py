@@ -124,8 +124,8 @@ def observe(
     if isinstance(known, TimeBreakdown):
         shares = known
     else:
-        at = subject.workload.at
-        journal.write("phase", f"measuring {at} with its input and on one batch kept in memory")
+        text = f"measuring {subject.workload.at} with its input and on one batch kept in memory"
+        journal.write("phase", text, is_milestone=known is None)
         shares = measure_breakdown(
             subject,
             variant,
@@ -137,7 +137,8 @@ def observe(
         )
     measurement = known if isinstance(known, Measurement) else shares.measurement
     if known is None:
-        journal.write("measured", "unmodified", samples_per_s=measurement.samples_per_s)
+        speed = measurement.samples_per_s
+        journal.write("measured", "unmodified", samples_per_s=speed, is_milestone=True)
     ceilings = {"consumer": measurement.samples_per_s * shares.consumer_speedup}
     ceilings["host"] = _host_ceiling(measurement, machine)
     digest = variant.pipeline.digest if variant.pipeline else ""

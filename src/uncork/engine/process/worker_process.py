@@ -11,7 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -29,6 +29,7 @@ from uncork.core.documents.plan import Plan
 from uncork.core.documents.plan_file import serialize_plan
 from uncork.engine.process.cluster_guard import require_single_process
 from uncork.engine.process.scratch_folders import remove_leftovers
+from uncork.engine.process.worker_log import WorkerLog, print_last_lines
 from uncork.pycode.frames.stack import printable_path
 
 EventHandler = Callable[[Event], None]
@@ -43,6 +44,14 @@ _CHILD: Final = (
 _POLL_S: Final = 0.05
 # Bytes of what a quiet child wrote at last, among which its last line is looked for.
 _TAIL: Final = 16_384
+# Exit codes of processes of which no log can say more than they have said themselves.
+_ENDED_WELL: Final = (
+    exit_codes.DONE,
+    exit_codes.WRONG_USE,
+    exit_codes.NOTHING_TO_MEASURE,
+    exit_codes.INTERRUPTED,
+    -signal.SIGINT,
+)
 _TRACEBACK: Final = "Traceback (most recent call last):"
 # How long an interrupted child may take to write down what it has; and what threads and exit
 # handlers of its script may take once it has.
@@ -57,11 +66,13 @@ class Script:
         path: Of the script; of a module, that of its file.
         args: Its own.
         module: What followed ``-m``; ``""`` for a script.
+        log: Where the log of TensorFlow is kept if a process fails; None to drop it.
     """
 
     path: str
     args: tuple[str, ...] = ()
     module: str = ""
+    log: WorkerLog | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
         """As typed, for a shell."""
@@ -125,8 +136,8 @@ def run_worker(
     """
     require_single_process()
     with temporary_folder() as folder:
-        files = {name: str(Path(folder, name)) for name in ("journal", "result")}
-        job = replace(job, journal_path=files["journal"], result_path=files["result"])
+        files = {name: str(Path(folder, name)) for name in ("journal", "result", "log")}
+        job = replace(job, **{f"{name}_path": path for name, path in files.items()})
         with convert_os_errors("start a process"):
             Path(folder, "job").write_bytes(to_json(job))
             with Path(folder, "stderr").open("wb") as hidden:
@@ -139,11 +150,12 @@ def run_worker(
                 files_back = restore_files(Path(folder, BACKUP_FOLDER_NAME))
             finally:
                 remove_leftovers(Path(folder))
-        result = Path(files["result"])
+        result, log = Path(files["result"]), Path(files["log"])
         interrupted = code in (exit_codes.INTERRUPTED, -signal.SIGINT)
+        if code < 0 and not interrupted:
+            _tell_signal(-code)
+        _keep_log(script, log, code, quiet=quiet)
         if result.exists():
-            if code < 0:
-                _tell_signal(-code)
             found = from_json(result.read_bytes(), JobResult)
             # What was saved on the way says so itself; a crash after the work spoils nothing.
             found = replace(
@@ -154,7 +166,7 @@ def run_worker(
                     found, is_interrupted=False, has_script_failed=True
                 )  # os._exit in the middle
             return replace(found, is_interrupted=interrupted or found.is_interrupted)
-        said = _last_line(Path(folder, "stderr"))
+        said = _last_line(Path(folder, "stderr")) or (_last_line(log) if quiet else "")
         told = Path(
             folder, EXIT_CODE_FILE_NAME
         ).exists()  # the child came to its own end, and said why
@@ -171,7 +183,9 @@ def run_worker(
             ended = f"uncork: the process that ran the script ended with exit code {code}\n"
             sys.stderr.write(ended)
         code = exit_codes.SCRIPT_FAILED
-    raise WorkerFailed(_exit_code(code), said, is_killed=-code == getattr(signal, "SIGKILL", None))
+    # A process killed by a signal is a script that failed.
+    is_killed = -code == getattr(signal, "SIGKILL", None)
+    raise WorkerFailed(max(code, exit_codes.SCRIPT_FAILED), said, is_killed=is_killed)
 
 
 def run_quiet_worker(job: Job, script: Script) -> JobResult:
@@ -253,6 +267,8 @@ def _start(
 
 def _last_line(file: Path) -> str:
     """Of what a quiet child's script wrote: most often the name and message of an exception."""
+    if not file.exists():
+        return ""
     with file.open("rb") as written:
         written.seek(max(0, file.stat().st_size - _TAIL))
         lines = written.read().decode(errors="replace").splitlines()
@@ -332,12 +348,19 @@ def _end(child: subprocess.Popen[bytes]) -> bool:
     return True
 
 
-def _exit_code(code: int) -> int:
-    """A child killed by a signal is a script that failed, said aloud."""
-    if code >= 0:
-        return code
-    _tell_signal(-code)
-    return exit_codes.SCRIPT_FAILED
+def _keep_log(script: Script, log: Path, code: int, *, quiet: bool) -> None:
+    """Keep the log of a process that failed, and name it; of a killed one also show its end.
+
+    What a quiet process fails with is part of a result, and no failure of the command.
+    """
+    has_failed = code not in _ENDED_WELL
+    if has_failed and code < 0 and not quiet:
+        print_last_lines(log)
+    if script.log is None or not (has_failed or script.log.is_always_kept):
+        return
+    kept = script.log.keep(log, str(script))
+    if kept and has_failed and not quiet:
+        sys.stderr.write(f"uncork: TensorFlow's log: {kept}\n")
 
 
 def _tell_signal(number: int) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gc
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from uncork.core.base.errors import EditRefused, describe_error, shorten_list
+from uncork.core.base.journal import WorkProgress, seconds_until
 from uncork.core.base.measurement import Comparison, Measurement
 from uncork.core.base.record import replace
 from uncork.core.documents.diagnosis import WorkloadDiagnosis
@@ -24,7 +26,7 @@ from uncork.engine.tune.combined_trial import (
     propose_parts,
 )
 from uncork.engine.tune.secondary_costs import SecondaryCost, secondary_cost_of
-from uncork.engine.tune.tuning_state import TuningState, optimistic_gain
+from uncork.engine.tune.tuning_state import TuningState
 from uncork.measure.benchmark.interleave import Trial, interleave, interleave_until_budget
 from uncork.optimizations.base.outcomes import (
     MIN_KEPT_SPEEDUP,
@@ -39,6 +41,7 @@ from uncork.optimizations.base.proposal import (
     Optimization,
     Proposal,
     Skipped,
+    optimistic_gain,
 )
 from uncork.rules.judge import judge
 from uncork.training.tracing.xla_support import missing_kernel_reason
@@ -65,6 +68,7 @@ class Tuner(TuningState):
         What makes another training of it comes last of all: no step can be compared with the
         original's elements or weights from there on.
         """
+        self.journal.progress = self.progress
         here = [o for o in self.optimizations if not o.needs_own_process]
         others = [o for o in here if o.guarantee != "training"]
         for optimization in others:
@@ -85,13 +89,29 @@ class Tuner(TuningState):
                 if optimization.needs_own_process:
                     self._record(record(optimization, "skipped", _NO_CHILDREN))
 
+    def progress(self) -> WorkProgress:
+        """How far the tuning is; the best ratio so far is the product of the accepted gains."""
+        count = len(self.optimizations)
+        kept = [s for s in self.steps if s.outcome == "kept" and not s.is_secondary]
+        gains = [step.measured.ratio for step in kept if step.measured]
+        return WorkProgress(
+            step=min(len(self.steps) + 1, count),
+            step_count=count,
+            best_ratio=math.prod(gains) if gains else None,
+            seconds_left=seconds_until(self.start_time_s + self.policy.budget_s),
+        )
+
     def _is_tried(self, name: str) -> bool:
         return any(step.name == name for step in self.steps)
 
     def _record(self, step: PlanStep) -> None:
         self.steps.append(step)
-        self.journal.write("step", describe_outcome(step), payload=step)
+        self._tell(step)
         self.after_step()
+
+    def _tell(self, step: PlanStep) -> None:
+        is_kept = step.outcome == "kept"
+        self.journal.write("step", describe_outcome(step), payload=step, is_milestone=is_kept)
 
     def _look_again(self) -> None:
         """The time that is left belongs to what the first pass could not settle.
@@ -124,7 +144,8 @@ class Tuner(TuningState):
         if not again and not isinstance(proposal, Skipped):
             proposal = self._postponed(optimization, proposal) or proposal
         if isinstance(proposal, Skipped):
-            return record(optimization, "skipped", proposal.reason)
+            skipped = record(optimization, "skipped", proposal.reason)
+            return replace(skipped, predicted=proposal.predicted)
         return self._attempt(optimization, proposal, again=again)
 
     def _attempt(self, optimization: Optimization, proposal: Proposal, *, again: bool) -> PlanStep:
@@ -167,7 +188,7 @@ class Tuner(TuningState):
         # All at once: of what is kept together no part may be in force unrecorded.
         self.steps[:] = [*(each for each in self.steps if each not in befores), *found]
         for each in found:
-            self.journal.write("step", describe_outcome(each), payload=each)
+            self._tell(each)
         self.after_step()
 
     def _parts(self, road: Sequence[Optimization]) -> list[CombinedPart]:

@@ -8,17 +8,19 @@ from dataclasses import dataclass, field
 
 from uncork.core.base.journal import Journal
 from uncork.core.base.machine import Machine
+from uncork.core.base.record import replace
 from uncork.core.documents.diagnosis import WorkloadDiagnosis
 from uncork.core.documents.plan import NO_TIME_REASON, Policy
 from uncork.engine.subject import time_budget as seconds
 from uncork.engine.subject.subject import Subject
 from uncork.engine.tune.guarantee_policy import GuaranteePolicy
 from uncork.optimizations.base.proposal import (
-    MIN_PREDICTED_SPEEDUP,
     Context,
     Optimization,
     Proposal,
     Skipped,
+    optimistic_gain,
+    predicted_gain,
 )
 from uncork.optimizations.order import OPTIMIZATIONS
 from uncork.training.variant import Variant
@@ -65,11 +67,11 @@ class TuningState:
     def propose(self, optimization: Optimization) -> Proposal | Skipped:
         """What an optimization would do now, if it is allowed."""
         skipped = self._not_allowed(optimization)
-        if skipped and skipped.reason != NO_TIME_REASON:
-            return skipped
         answer = optimization.propose(self.context)
-        # What would not be proposed is not missed for want of time.
-        return answer if isinstance(answer, Skipped) else skipped or answer
+        if isinstance(answer, Skipped):
+            # What would not be proposed is not missed for want of time.
+            return skipped if skipped and skipped.reason != NO_TIME_REASON else answer
+        return replace(skipped, predicted=optimistic_gain(answer)) if skipped else answer
 
     def _postponed(self, optimization: Optimization, proposal: Proposal) -> Skipped | None:
         """Where time is short, it is kept for what promises more further along the road.
@@ -83,7 +85,8 @@ class TuningState:
         ):
             return None
         best = max(more, key=worth.__getitem__)
-        return Skipped(reason=f"the remaining time is reserved for {best}, which promises more")
+        reason = f"the remaining time is reserved for {best}, which promises more"
+        return Skipped(reason=reason, predicted=optimistic_gain(proposal))
 
     def _further(
         self, optimization: Optimization
@@ -156,14 +159,3 @@ class TuningState:
         return seconds.needed_s(
             (p for _, p in self._further(optimization)), predicted_gain(proposal)
         )
-
-
-def predicted_gain(proposal: Proposal | Skipped) -> float:
-    """How many times as fast; 1 where nothing is said."""
-    return 1.0 if isinstance(proposal, Skipped) else proposal.predicted or 1.0
-
-
-def optimistic_gain(proposal: Proposal | Skipped) -> float:
-    """The same; of what nothing can be told before it is tried, the least worth a trial."""
-    unknown = isinstance(proposal, Proposal) and proposal.predicted is None
-    return MIN_PREDICTED_SPEEDUP if unknown else predicted_gain(proposal)

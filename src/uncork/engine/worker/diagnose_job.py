@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Final
 
 from uncork.core.base.errors import describe_error
@@ -49,6 +50,7 @@ class DiagnoseListener(JobListener):
 
     def run_on(self, subject: Subject, machine: Machine) -> JobResult:
         """One diagnosis of the training as it is."""
+        self.journal.count_down(time.monotonic() + self.job.policy.budget_s)
         before = observe(subject, machine, self.journal, budget_s=self.job.policy.budget_s)
         share = timing_overhead_s() / before.step_s
         if self.job.timeline_folder is not None:

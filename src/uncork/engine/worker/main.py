@@ -46,6 +46,7 @@ from uncork.core.documents.job import (
 from uncork.core.documents.plan import Plan
 from uncork.core.documents.plan_file import load_plan
 from uncork.engine.process.reached_trainings import no_training_error
+from uncork.engine.worker.output_streams import separate_native_log, share_terminal
 from uncork.measure.machine.allocator import keep_freed_memory
 from uncork.measure.machine.probe import remember_initial_cpus
 
@@ -77,6 +78,9 @@ def main(argv: Sequence[str]) -> int:
     """Run one job; returns the exit code."""
     remember_initial_cpus()
     job = read_job(Path(argv[0]).read_bytes())
+    if job.log_path is not None:
+        separate_native_log(Path(job.log_path))
+    share_terminal()
     code = _outcome(job, argv[2], argv[3:], is_module=argv[1] == "-m")
     # Threads and processes of the script may go on: they are not waited for.
     with suppress(OSError):  # no room: then they are

@@ -42,6 +42,8 @@ class TuneListener(JobListener):
         started = time.monotonic() - age_s
         job, needed = self.job, None
         look_s = DIAGNOSIS_SHARE * job.policy.budget_s if job.is_budget_chosen else DIAGNOSIS_S
+        if job.is_budget_chosen:
+            self.journal.count_down(started + job.policy.budget_s)
         if job.min_parts:
             needed = fit_into_memory(
                 subject, job.min_parts, job.out_of_memory_error, job.policy, self.journal

@@ -89,9 +89,16 @@ class Proposal(Record, frozen=True, kw_only=True):
 
 
 class Skipped(Record, frozen=True, kw_only=True):
-    """Why an optimization has nothing to try."""
+    """Why an optimization has nothing to try, or is not tried.
+
+    Attributes:
+        reason: One sentence.
+        predicted: Gain of the trial that was left out, at the most optimistic; None where there was
+            nothing to try.
+    """
 
     reason: str
+    predicted: float | None = None
 
 
 class Optimization(ABC):
@@ -166,3 +173,14 @@ def best_gain(
     """
     gains = [(stage, predict_gain(costs, change(stage))) for stage in stages]
     return max(gains, key=lambda pair: pair[1])
+
+
+def predicted_gain(proposal: Proposal | Skipped) -> float:
+    """How many times as fast; 1 where nothing is said."""
+    return 1.0 if isinstance(proposal, Skipped) else proposal.predicted or 1.0
+
+
+def optimistic_gain(proposal: Proposal | Skipped) -> float:
+    """The same; of what nothing can be told before it is tried, the least worth a trial."""
+    unknown = isinstance(proposal, Proposal) and proposal.predicted is None
+    return MIN_PREDICTED_SPEEDUP if unknown else predicted_gain(proposal)

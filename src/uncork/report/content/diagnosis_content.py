@@ -275,7 +275,7 @@ def ceilings(diagnosis: WorkloadDiagnosis) -> tuple[CeilingRow, ...]:
     return tuple(sorted(rows, key=lambda row: (row.samples_per_s is None, row.samples_per_s or 0)))
 
 
-def step_time(diagnosis: WorkloadDiagnosis, title: str) -> StepTime:
+def step_time(diagnosis: WorkloadDiagnosis, title: str, runs: str = "blocks") -> StepTime:
     """One step's time by category, in a fixed order, categories without a share left out."""
     seconds = finite_or_none(diagnosis.measurement.step_s.median)
     order = [*PART_LABELS, *(key for key in diagnosis.breakdown if key not in PART_LABELS)]
@@ -283,7 +283,7 @@ def step_time(diagnosis: WorkloadDiagnosis, title: str) -> StepTime:
     return StepTime(
         title=title,
         seconds=seconds,
-        interval=interval_sentence(diagnosis.measurement),
+        interval=interval_sentence(diagnosis.measurement, runs),
         parts=tuple(
             StepPart(
                 key=key if key in PART_LABELS else "unknown",
@@ -333,12 +333,12 @@ def overhead_sentence(overhead: Overhead) -> str:
     )
 
 
-def interval_sentence(measurement: Measurement) -> str:
-    """The 95 % interval of the step time, or why there is none."""
+def interval_sentence(measurement: Measurement, runs: str = "blocks") -> str:
+    """The 95 % interval of the step time over these runs (a plural), or why there is none."""
     step = measurement.step_s
     if step.n < 2 or finite_or_none(step.low) is None or finite_or_none(step.high) is None:
-        return f"no interval: {step.n} block{'s' if step.n != 1 else ''} measured"
-    return f"{format_duration(step.low)} to {format_duration(step.high)}, {step.n} blocks"
+        return f"no interval: {step.n} {runs if step.n != 1 else runs[:-1]} measured"
+    return f"{format_duration(step.low)} to {format_duration(step.high)}, {step.n} {runs}"
 
 
 def noise_sentence(measurement: Measurement) -> str:

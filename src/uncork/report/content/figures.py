@@ -172,5 +172,15 @@ def truncate(text: str, width: int) -> str:
     return text if len(text) <= width else text[: max(width - 1, 0)].rstrip() + "…"
 
 
+def shorten_start(path: str, width: int = 32) -> str:
+    """The end of a path that is too long: it says more than the start.
+
+    Example:
+        >>> shorten_start("projects/photos/train.py:23", 14)
+        '…s/train.py:23'
+    """
+    return path if len(path) <= width else "…" + path[1 - width :]
+
+
 def _escaped(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")

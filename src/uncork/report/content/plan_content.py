@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Literal
 
 from uncork.core.base.measurement import is_open_interval
-from uncork.core.base.record import Record
-from uncork.core.documents.plan import Plan, PlanStep, Ratio, TimeToFinish
-from uncork.core.edits.edit import Guarantee
+from uncork.core.base.record import Record, replace
+from uncork.core.documents.diagnosis import WorkloadDiagnosis
+from uncork.core.documents.plan import NO_TIME_REASON, Plan, PlanStep, Ratio, TimeToFinish
+from uncork.core.edits.edit import Guarantee, ProcessEdit
+from uncork.core.edits.step import StepEdit
 from uncork.report.content.diagnosis_content import (
     StepTime,
     VerdictText,
@@ -16,13 +18,13 @@ from uncork.report.content.diagnosis_content import (
     step_time,
     workload_info,
 )
-from uncork.report.content.edit_text import GUARANTEE_TEXTS, describe_edit
+from uncork.report.content.edit_text import describe_edit
 from uncork.report.content.figures import finite_or_none, format_ratio, format_words
+from uncork.report.content.headline import Headline, format_interval, headline
 from uncork.report.content.plan_sentences import (
     confirmation_sentence,
     cost_sentence,
     finish_sentence,
-    format_interval,
     is_proven,
     plan_command,
     plan_verdict,
@@ -38,8 +40,8 @@ class ChartPoint(Record, frozen=True, kw_only=True):
     """One column of the speed chart.
 
     Attributes:
-        samples_per_s: Speed with this step in force; for a rejected one the speed it would have
-            given, None if that was never measured.
+        samples_per_s: Speed before this step times its gain: for a kept one the speed with it, for
+            a rejected one the speed it would have given; None if its gain was never measured.
         gain: Speed-up against the state before, as text, with its interval in ``interval``.
         predicted: The same as expected before trying, as text.
         low: Lower end of the 95 % interval of the speed, None if there is none.
@@ -63,10 +65,9 @@ class ChartPoint(Record, frozen=True, kw_only=True):
 
 
 class SpeedChart(Record, frozen=True, kw_only=True):
-    """The chart of the report: speed after each step, and the ceiling before and after."""
+    """The chart of the report: speed after each step, and the ceiling."""
 
     points: tuple[ChartPoint, ...]
-    ceiling_before: float | None
     ceiling: float | None
 
 
@@ -105,9 +106,15 @@ class Prediction(Record, frozen=True, kw_only=True):
 
 
 class PlanInfo(Record, frozen=True, kw_only=True):
-    """Everything a report says about a plan."""
+    """Everything a report says about a plan.
+
+    Attributes:
+        skipped: All optimizations that were not tried, those of ``missed`` first.
+        missed: Of these the ones that could have mattered, the largest predicted gain first.
+    """
 
     script: str
+    headline: Headline
     verdict: VerdictText
     guarantee: Guarantee
     guarantee_text: str
@@ -118,10 +125,10 @@ class PlanInfo(Record, frozen=True, kw_only=True):
     accepted: tuple[OptimizationRow, ...]
     not_accepted: tuple[OptimizationRow, ...]
     skipped: tuple[OptimizationRow, ...]
+    missed: tuple[OptimizationRow, ...]
     predictions: tuple[Prediction, ...]
     measured_in: str
     confirmation_text: str
-    tuned_samples_per_s: float | None
     finish_times: TimeToFinish | None
     finish_text: str
     validation_text: str
@@ -134,25 +141,24 @@ class PlanInfo(Record, frozen=True, kw_only=True):
 
 def plan_info(plan: Plan, path: str = "plan.json") -> PlanInfo:
     """All figures of a plan; ``path`` is where it lies, for the next command."""
-    rows = tuple(optimization_row(step) for step in plan.steps)
-    after = plan.after
-    times_before = step_time(plan.before, "before" if after else "one step")
+    rows, found = tuple(optimization_row(step) for step in plan.steps), headline(plan)
     return PlanInfo(
         script=plan.script,
+        headline=found,
         verdict=plan_verdict(plan),
-        guarantee=plan.guarantee,
-        guarantee_text=GUARANTEE_TEXTS[plan.guarantee],
+        guarantee=found.guarantee,
+        guarantee_text=found.guarantee_text,
         chart=speed_chart(plan),
-        step_times=(times_before, step_time(after, "after")) if after else (times_before,),
-        before=workload_info(plan.before, plan.machine),
-        after=workload_info(after, plan.machine) if after else None,
+        step_times=_step_times(plan),
+        before=_before(plan, found),
+        after=_after(plan, found),
         accepted=tuple(row for row in rows if row.outcome == "kept"),
         not_accepted=tuple(row for row in rows if row.outcome in ("rejected", "failed")),
-        skipped=tuple(row for row in _what_answers_first(plan) if row.outcome == "skipped"),
+        skipped=tuple(map(optimization_row, _skipped(plan))),
+        missed=tuple(map(optimization_row, missed_steps(plan))),
         predictions=prediction_rows(plan),
         measured_in="fresh processes" if plan.speedup.n_processes > 1 else "the tuning process",
         confirmation_text=confirmation_sentence(plan),
-        tuned_samples_per_s=finite_or_none(plan.tuned.samples_per_s),
         finish_times=plan.time_to_finish if is_proven(plan) else None,
         finish_text=finish_sentence(plan.time_to_finish) if is_proven(plan) else "",
         validation_text=validation_sentence(plan.validation_times),
@@ -164,14 +170,73 @@ def plan_info(plan: Plan, path: str = "plan.json") -> PlanInfo:
     )
 
 
-def _what_answers_first(plan: Plan) -> list[OptimizationRow]:
-    first = steps_for_findings(plan.before.findings, plan.steps)
-    return [optimization_row(each) for each in (*first, *(s for s in plan.steps if s not in first))]
+def _step_times(plan: Plan) -> tuple[StepTime, ...]:
+    """As long as the processes say that gave the speeds, with the parts of the tuning process."""
+    runs = "processes" if plan.speedup.n_processes > 1 and plan.accepted_steps else "blocks"
+    before = replace(plan.before, measurement=plan.baseline)
+    if plan.after is None:
+        return (step_time(before, "one step", runs),)
+    after = replace(plan.after, measurement=plan.tuned)
+    return step_time(before, "before", runs), step_time(after, "after", runs)
+
+
+def _before(plan: Plan, found: Headline) -> WorkloadInfo:
+    """The training as it was, with the headline's speed.
+
+    Its step has one speed in a report: where no edit changes the step, that is the ceiling.
+    """
+    speed, headroom = found.before_samples_per_s, finite_or_none(plan.before.headroom)
+    own = speed * headroom if speed and headroom else None
+    is_changed = any(isinstance(edit, StepEdit | ProcessEdit) for edit in plan.edits)
+    return _with_speeds(plan, plan.before, speed, own if is_changed else None, found)
+
+
+def _after(plan: Plan, found: Headline) -> WorkloadInfo | None:
+    if plan.after is None:
+        return None
+    return _with_speeds(plan, plan.after, found.after_samples_per_s, None, found)
+
+
+def _with_speeds(
+    plan: Plan,
+    diagnosis: WorkloadDiagnosis,
+    speed: float | None,
+    step_speed: float | None,
+    found: Headline,
+) -> WorkloadInfo:
+    """All figures of one version, with its speed and that of its step; the ceiling unless given."""
+    step_speed = step_speed or found.ceiling_samples_per_s
+    if step_speed and "consumer" in diagnosis.ceilings:
+        ceilings = {**diagnosis.ceilings, "consumer": step_speed}
+        diagnosis = replace(diagnosis, ceilings=ceilings)
+    return replace(workload_info(diagnosis, plan.machine), samples_per_s=speed)
+
+
+def missed_steps(plan: Plan) -> list[PlanStep]:
+    """Steps that were not tried although there was something to try, the most promising first.
+
+    Their predicted gain is the most optimistic one (``optimizations.base.proposal``). Of a plan of
+    an earlier version, in which such steps have none, those count for which there was no time.
+    """
+    missed = [step for step in plan.steps if step.outcome == "skipped" and _is_missed(step)]
+    return sorted(missed, key=lambda step: step.predicted or 1.0, reverse=True)
+
+
+def _is_missed(step: PlanStep) -> bool:
+    return step.predicted is not None or step.reason == NO_TIME_REASON
+
+
+def _skipped(plan: Plan) -> list[PlanStep]:
+    """What could have mattered, then what answers a finding, then the others in their order."""
+    first = [*missed_steps(plan), *steps_for_findings(plan.before.findings, plan.steps)]
+    ordered = (step for step in (*first, *plan.steps) if step.outcome == "skipped")
+    return list({step.name: step for step in ordered}.values())
 
 
 def speed_chart(plan: Plan) -> SpeedChart:
     """Baseline, every tried step in order, and what fresh processes confirmed."""
-    now = finite_or_none(plan.baseline.samples_per_s)
+    found = headline(plan)
+    now = found.before_samples_per_s
     points = [ChartPoint(kind="baseline", label="baseline", samples_per_s=now)]
     for step in plan.steps:
         if step.outcome == "skipped":
@@ -181,12 +246,8 @@ def speed_chart(plan: Plan) -> SpeedChart:
         if step.outcome == "kept":
             now = point.samples_per_s
     if plan.accepted_steps and plan.speedup.n_processes:
-        points.append(_confirmed(plan))
-    return SpeedChart(
-        points=tuple(points),
-        ceiling_before=finite_or_none(plan.before.ceilings.get("consumer")),
-        ceiling=finite_or_none(plan.ceiling_samples_per_s) or None,
-    )
+        points.append(_confirmed(plan, found))
+    return SpeedChart(points=tuple(points), ceiling=found.ceiling_samples_per_s)
 
 
 def optimization_row(step: PlanStep) -> OptimizationRow:
@@ -242,9 +303,7 @@ def _point(step: PlanStep, now: float | None) -> ChartPoint:
     return ChartPoint(
         kind="accepted" if is_accepted else "failed" if step.outcome == "failed" else "rejected",
         label=format_words(step.name),
-        samples_per_s=(finite_or_none(step.samples_per_s) or would_be or now)
-        if is_accepted
-        else would_be,
+        samples_per_s=would_be or (now if is_accepted else None),
         gain=format_ratio(ratio) if step.measured else "",
         interval=_interval(step),
         predicted=_predicted(step),
@@ -257,17 +316,17 @@ def _point(step: PlanStep, now: float | None) -> ChartPoint:
     )
 
 
-def _confirmed(plan: Plan) -> ChartPoint:
+def _confirmed(plan: Plan, found: Headline) -> ChartPoint:
     return ChartPoint(
         kind="confirmed",
-        label="fresh processes" if plan.speedup.n_processes > 1 else "one process",
-        samples_per_s=finite_or_none(plan.tuned.samples_per_s),
-        gain=format_ratio(plan.speedup.ratio),
-        interval=format_interval(plan.speedup.low, plan.speedup.high),
-        low=_times(plan.baseline.samples_per_s, plan.speedup.low),
-        high=_times(plan.baseline.samples_per_s, plan.speedup.high),
-        guarantee=plan.guarantee,
-        is_proved=plan.speedup.verdict == "faster",
+        label="fresh processes" if found.n_processes > 1 else "one process",
+        samples_per_s=found.after_samples_per_s,
+        gain=found.ratio_text,
+        interval=found.interval_text,
+        low=_times(found.before_samples_per_s, found.low),
+        high=_times(found.before_samples_per_s, found.high),
+        guarantee=found.guarantee,
+        is_proved=found.verdict == "faster",
         reason=confirmation_sentence(plan),
     )
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
+from typing import Final
 
-from uncork.core.base.measurement import is_open_interval
 from uncork.core.documents.plan import (
     LOOP_ENDED_NOTE,
     NO_TIME_REASON,
@@ -20,7 +20,6 @@ from uncork.report.content.diagnosis_content import (
     VerdictText,
     training_option,
 )
-from uncork.report.content.edit_text import GUARANTEE_TEXTS
 from uncork.report.content.figures import (
     finite_or_none,
     format_count,
@@ -29,7 +28,11 @@ from uncork.report.content.figures import (
     format_ratio,
     format_words,
 )
+from uncork.report.content.headline import Headline, format_interval, headline
 from uncork.report.content.remedies import steps_for_findings
+
+# Seconds; the least that a longer budget is worth.
+_USUAL_BUDGET_S: Final = 300.0
 
 
 def plan_verdict(plan: Plan) -> VerdictText:
@@ -37,14 +40,10 @@ def plan_verdict(plan: Plan) -> VerdictText:
     at = plan.before.workload.at
     if not plan.accepted_steps or plan.accepted_steps == plan.steps_needed_for_memory:
         return _nothing_accepted(plan)
-    speeds = (
-        f"{format_count(plan.baseline.samples_per_s)} to {format_count(plan.tuned.samples_per_s)} "
-        "samples/s"
-    )
+    found = headline(plan)
+    speeds = speeds_text(found)
     if plan.speedup.verdict == "faster":
-        sentence = (
-            f"{at} trains {format_ratio(plan.speedup.ratio)} as fast: {speeds}{_of_ceiling(plan)}."
-        )
+        sentence = f"{at} trains {found.ratio_text} as fast: {speeds}{_of_ceiling(found)}."
         return VerdictText(sentence=sentence, cause=_guaranteed(plan), tone="healthy")
     if plan.speedup.verdict == "slower":
         sentence = f"{at} is slower with this plan: {speeds}."
@@ -64,24 +63,31 @@ def plan_verdict(plan: Plan) -> VerdictText:
         )
         return VerdictText(sentence=sentence, cause=_guaranteed(plan), tone="healthy")
     sentence = f"{at}: Uncork proved no speed-up ({speeds})."
-    gave = f"Fresh processes gave {format_interval(plan.speedup.low, plan.speedup.high)}."
+    gave = f"Fresh processes gave {found.interval_text}."
     cause = gave if plan.speedup.n_processes > 1 else "Fresh processes did not confirm it."
     return VerdictText(sentence=sentence, cause=cause, tone="unknown")
 
 
 def confirmation_sentence(plan: Plan) -> str:
     """What fresh processes, baseline and plan in turn, had to say."""
-    speedup = plan.speedup
+    speedup, found = plan.speedup, headline(plan)
     if not plan.accepted_steps:
         return "no optimization was accepted, so there is nothing to confirm"
     if not speedup.n_processes:
         return "not confirmed in fresh processes"
     if plan.steps_needed_for_memory == plan.accepted_steps:
         return "the plan trains in a fresh process, where the original runs out of memory"
-    figures = f"{format_ratio(speedup.ratio)} ({format_interval(speedup.low, speedup.high)})"
     verdict = {"faster": "faster", "slower": "slower", "not_proven": "not proven"}[speedup.verdict]
-    where = f"{speedup.n_processes} fresh processes" if speedup.n_processes > 1 else "one process"
-    return f"{figures} in {where}: {verdict}"
+    figures = f"{found.ratio_text} ({found.interval_text})"
+    return f"{figures} in {found.processes_text}: {verdict}"
+
+
+def speeds_text(found: Headline) -> str:
+    """From which speed to which."""
+    before, after = (
+        format_count(each) for each in (found.before_samples_per_s, found.after_samples_per_s)
+    )
+    return f"{before} to {after} samples/s"
 
 
 def finish_sentence(time: TimeToFinish | None) -> str:
@@ -138,13 +144,21 @@ def plan_command(plan: Plan, path: str) -> str:
         if not plan.accepted_steps:
             return "model.fit(data)"
         return "uncork.fit(model, data, plan=plan)" if proven else "plan = uncork.tune(model, data)"
-    if not plan.accepted_steps:
+    if not plan.accepted_steps and _lacked_time(plan):
+        budget_s = max(_USUAL_BUDGET_S, 2 * plan.policy.budget_s)
+        option = training_option(plan.before.workload)
+        words = ["uncork", "tune", "--budget", f"{budget_s:.0f}", *option]
+    elif not plan.accepted_steps:
         words = ["python"]
     elif not proven:
         words = ["uncork", "tune", *training_option(plan.before.workload)]
     else:
         words = ["uncork", "run", "--plan", path_in_command(path, plan.working_folder)]
     return command_line([*words, *plan.script_words], plan.working_folder)
+
+
+def _lacked_time(plan: Plan) -> bool:
+    return any(step.reason == NO_TIME_REASON for step in plan.steps)
 
 
 def is_proven(plan: Plan) -> bool:
@@ -200,31 +214,14 @@ def _refused_answer(plan: Plan) -> PlanStep | None:
     return answers[0] if answers and told else None
 
 
-def _of_ceiling(plan: Plan) -> str:
-    if (
-        not plan.ceiling_samples_per_s
-        or finite_or_none(plan.tuned.samples_per_s / plan.ceiling_samples_per_s) is None
-    ):
+def _of_ceiling(found: Headline) -> str:
+    if found.ceiling_share is None:
         return ""
-    share = min(
-        1.0, plan.tuned.samples_per_s / plan.ceiling_samples_per_s
-    )  # the two were measured apart
-    return f", {format_percent(share)} of what its training step allows"
+    return f", {found.ceiling_share_text} of what its training step allows"
 
 
 def _guaranteed(plan: Plan) -> str:
-    unproved = [step.name for step in plan.accepted_steps if not (step.proof and step.proof.passed)]
-    if unproved:
-        return f"Not proved: {', '.join(format_words(name) for name in unproved)}."
-    return f"Proved: {GUARANTEE_TEXTS[plan.guarantee]}."
-
-
-def format_interval(low: float, high: float | None, ratio: float = 1.0) -> str:
-    """The interval of a ratio, as text."""
-    if finite_or_none(low) is None or finite_or_none(high) is None:
-        return "no interval"
-    return (
-        f"{format_ratio(low)} or more"
-        if is_open_interval(ratio, high)
-        else f"{format_ratio(low)} to {format_ratio(high)}"
-    )
+    found = headline(plan)
+    if found.unproved:
+        return f"Not proved: {', '.join(format_words(name) for name in found.unproved)}."
+    return f"Proved: {found.guarantee_text}."

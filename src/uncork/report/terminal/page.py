@@ -1,4 +1,4 @@
-"""A diagnosis or a plan in about thirty lines of terminal text."""
+"""A diagnosis or a plan as a page of terminal text: with ``-v``, in place of the verdict."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from uncork.core.documents.plan import Plan
 from uncork.report.content.diagnosis_content import (
     DiagnosisInfo,
     StepTime,
-    Tone,
     VerdictText,
     WorkloadInfo,
     cost_text,
@@ -35,8 +34,10 @@ from uncork.report.content.stage_rows import MAX_OPS
 from uncork.report.terminal.tables import kernel_table, most_expensive_rows, stage_table
 from uncork.report.terminal.text import (
     MIN_FULL_WIDTH,
+    TONES,
     align_right,
     borderless_table,
+    next_line,
     one_line,
     render_text,
     style_with_min_width,
@@ -55,11 +56,6 @@ MAX_NOTES: Final = 2
 
 _BAR_WIDTH: Final = 60
 
-_TONES: Final[dict[Tone, str]] = {
-    "healthy": "bold green",
-    "bottleneck": "bold red",
-    "unknown": "bold",
-}
 _PART_STYLES: Final = {
     "input": "red",
     "host": "yellow",
@@ -83,7 +79,7 @@ def diagnosis_text(
     style = style_with_min_width(width, color, unicode)
     info = diagnosis_info(diagnosis)
     blocks = [block for each in info.workloads for block in _workload(each, style.width)]
-    return render_text([*blocks, _footer(info)], style, _next(info.next_command))
+    return render_text([*blocks, _footer(info)], style, next_line(info.next_command))
 
 
 def plan_text(
@@ -112,7 +108,7 @@ def plan_text(
         blocks.append(_skipped(info, style.width))
     if info.notes:
         blocks.append(_notes(info.notes, style.width))
-    return render_text([*blocks, _plan_footer(info)], style, _next(info.next_command))
+    return render_text([*blocks, _plan_footer(info)], style, next_line(info.next_command))
 
 
 def bar_cells(shares: Sequence[float], length: int) -> list[int]:
@@ -164,7 +160,7 @@ def _notes(notes: Sequence[str], width: int) -> RenderableType:
 def _verdict(verdict: VerdictText) -> RenderableType:
     text = Text(escape_control_characters(verdict.sentence), style="bold")
     return text.append("\n").append(
-        escape_control_characters(verdict.cause), style=_TONES[verdict.tone]
+        escape_control_characters(verdict.cause), style=TONES[verdict.tone]
     )
 
 
@@ -300,10 +296,6 @@ def _footer(info: DiagnosisInfo) -> RenderableType:
             f"{', '.join(escape_control_characters(at) for at in info.undiagnosed_at[:4])}."
         )
     return Text("\n".join(lines), style="dim")
-
-
-def _next(command: str) -> RenderableType:
-    return Text("Next: ").append(escape_control_characters(command), style="bold cyan")
 
 
 def _machine(rows: Sequence[tuple[str, str]]) -> str:

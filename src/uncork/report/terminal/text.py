@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Sequence
 from typing import Final, NamedTuple, TextIO
 
@@ -11,12 +12,19 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from uncork.report.content.figures import escape_control_characters, truncate
+from uncork.report.content.diagnosis_content import Tone
+from uncork.report.content.figures import escape_control_characters, shorten_start, truncate
 
 # Below this no table keeps its columns; lines wrap in the terminal instead.
 _MIN_WIDTH: Final = 60
 # Below this the least telling column of a table gives way.
 MIN_FULL_WIDTH: Final = 92
+
+TONES: Final[dict[Tone, str]] = {
+    "healthy": "bold green",
+    "bottleneck": "bold red",
+    "unknown": "bold",
+}
 
 _ASCII: Final = str.maketrans("█▓▒▚░…→←✓✗µ", "#=-%.~><+xu")
 _GLYPHS: Final = "█▓▒▚░…→←✓✗"
@@ -33,6 +41,8 @@ class TextStyle(NamedTuple):
 def detect_style(stream: TextIO, columns: int = 100) -> TextStyle:
     """What ``stream`` can show: outside a terminal no colour, and ASCII only.
 
+    The variable NO_COLOR switches colours off (https://no-color.org).
+
     Example:
         >>> detect_style(io.StringIO())
         TextStyle(width=100, color=False, unicode=False)
@@ -43,7 +53,8 @@ def detect_style(stream: TextIO, columns: int = 100) -> TextStyle:
     except (UnicodeEncodeError, LookupError):
         encodes = False
     tty = stream.isatty()
-    return TextStyle(width=columns, color=tty, unicode=tty and encodes)
+    color = tty and not os.environ.get("NO_COLOR")
+    return TextStyle(width=columns, color=color, unicode=tty and encodes)
 
 
 def style_with_min_width(width: int, color: bool, unicode: bool) -> TextStyle:
@@ -82,8 +93,7 @@ def one_line(text: str, width: int) -> str:
 
 def truncate_start(path: str, width: int) -> str:
     """The end of a path says more than its start."""
-    path = escape_control_characters(path)
-    return path if len(path) <= width else "…" + path[1 - width :]
+    return shorten_start(escape_control_characters(path), width)
 
 
 def render_text(
@@ -96,23 +106,38 @@ def render_text(
         style: The stream's.
         last: Stands under them on a line that is never broken: to be copied.
     """
+    return render_lines(
+        [Group("", block) if number else block for number, block in enumerate(blocks)], style, last
+    )
+
+
+def render_lines(
+    lines: Sequence[RenderableType], style: TextStyle, last: RenderableType = ""
+) -> str:
+    """Lines one under the other, without empty ones between; ``last`` is never broken."""
     out = io.StringIO()
     console = Console(
         file=out,
         width=style.width,
         force_terminal=style.color,
         color_system="standard" if style.color else None,
+        no_color=not style.color,
         highlight=False,
         markup=False,
         emoji=False,
         legacy_windows=False,
     )
-    for number, block in enumerate(blocks):
-        console.print(Group("", block) if number else block)
+    for line in lines:
+        console.print(line)
     if last:
         console.print(last, soft_wrap=True)
     text = "\n".join(row.rstrip() for row in out.getvalue().splitlines()) + "\n"
     return text if style.unicode else _ascii(text)
+
+
+def next_line(command: str) -> Text:
+    """The command to type next: to be copied, so never broken."""
+    return Text("Next: ").append(escape_control_characters(command), style="bold cyan")
 
 
 def _ascii(text: str) -> str:
