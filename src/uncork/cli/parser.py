@@ -134,6 +134,11 @@ def _tune(verb: argparse.ArgumentParser) -> None:
         "save, from 60 to 600 seconds)",
     )
     verb.add_argument(
+        "--again",
+        action="store_true",
+        help="tune from the beginning, also where the plan of an earlier tuning still holds",
+    )
+    verb.add_argument(
         "--memory",
         type=_share,
         default=0.5,

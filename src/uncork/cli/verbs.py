@@ -33,9 +33,10 @@ from uncork.core.evidence.storage import folder_name_refusal
 from uncork.engine.commands import diagnose as diagnose_command
 from uncork.engine.commands import run as run_command
 from uncork.engine.commands import tune as tune_command
+from uncork.engine.commands.known_plan import find_known_plan, still_holds
 from uncork.engine.process import reached_trainings as reached
 from uncork.engine.process.worker_log import WorkerLog
-from uncork.engine.process.worker_process import Script
+from uncork.engine.process.worker_process import EventHandler, Script
 from uncork.report.redaction import R, redact
 from uncork.report.terminal.progress import Progress
 
@@ -101,7 +102,7 @@ def tune(options: argparse.Namespace) -> int:
         policy = replace(policy, budget_s=options.budget)
     script = _logged(_script(options), report, options)
     with reserve_stdout(options.json), _progress(options) as progress:
-        plan, code = tune_command.tune(
+        plan, code = _known(options, script, policy, progress) or tune_command.tune(
             script,
             progress,
             policy=policy,
@@ -128,6 +129,16 @@ def tune(options: argparse.Namespace) -> int:
             "is incomplete"
         )
     return code
+
+
+def _known(
+    options: argparse.Namespace, script: Script, policy: Policy, on_event: EventHandler
+) -> tuple[Plan, int] | None:
+    """The plan of an earlier tuning, where it still holds and nothing else was asked for."""
+    if options.again or options.budget is not None:
+        return None
+    plan = find_known_plan(options.plan, script, policy, options.training)
+    return (plan, exit_codes.DONE) if plan and still_holds(plan, script, on_event) else None
 
 
 def run(options: argparse.Namespace) -> int:

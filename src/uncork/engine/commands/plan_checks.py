@@ -60,11 +60,11 @@ def check_plan(plan: Plan, path: Path, script: Script, *, allow_partial: bool) -
         PlanRefused: It was made for another script, another text of it, other arguments, another
             machine or another release of what it runs on.
     """
-    changed = _command_changes(plan, script)
     if allow_partial:
+        changed = _command_changes(plan, script)
         sys.stderr.write("".join(f"uncork: {path} may not fit: {each}\n" for each in changed))
         return
-    changed += plan.machine.changes_to(_host(), with_devices=False)
+    changed = plan_changes(plan, script)
     if changed:
         again = shlex.join(["uncork", "tune", *script.words])
         raise PlanRefused(
@@ -74,6 +74,12 @@ def check_plan(plan: Plan, path: Path, script: Script, *, allow_partial: bool) -
             f"{run_command(script, '--allow-partial', '--plan', str(path))} applies what "
             "still fits",
         )
+
+
+def plan_changes(plan: Plan, script: Script) -> tuple[str, ...]:
+    """What is another one now than when the plan was made, as far as is known before a start."""
+    here = plan.machine.changes_to(_host(), with_devices=False)
+    return (*_command_changes(plan, script), *here)
 
 
 def run_command(script: Script, *options: str) -> str:
