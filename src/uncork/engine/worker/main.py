@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import importlib
+import os
 import signal
 import sys
 import tempfile
@@ -44,6 +45,8 @@ from uncork.core.documents.job import (
 )
 from uncork.core.documents.plan import Plan
 from uncork.core.documents.plan_file import load_plan
+from uncork.engine.process.abandoned import FOLDER_VARIABLE
+from uncork.engine.process.guardian import end_with_parent
 from uncork.engine.process.reached_trainings import no_training_error
 from uncork.measure.machine.allocator import keep_freed_memory
 from uncork.measure.machine.probe import remember_initial_cpus
@@ -76,6 +79,8 @@ def main(argv: Sequence[str]) -> int:
     """Run one job; returns the exit code."""
     remember_initial_cpus()
     job = read_job(Path(argv[0]).read_bytes())
+    if FOLDER_VARIABLE in os.environ:
+        end_with_parent(Path(argv[0]).parent)
     script, args = Path(argv[2]), argv[3:]
     code = _outcome(job, script, args)
     # Threads and processes of the script may go on: they are not waited for.
