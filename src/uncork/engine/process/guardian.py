@@ -2,8 +2,8 @@
 
 Its standard input is a pipe that only this process can write to. When the pipe closes without a
 word, this process is dead, and the guardian ends the worker process, restores the files that the
-script overwrote, and removes all folders of this process. A thread of the worker process could not do
-that: whatever holds Python's lock would hold it up, and the script would go on writing meanwhile.
+script overwrote, and removes all folders of this process. A thread of the worker process could not
+do that: whatever holds Python's lock would hold it up, and the script would go on writing.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -28,9 +29,12 @@ _WATCH: Final = (
     "import json, os, sys\n"
     "sys.path[:] = json.loads(sys.argv[1])\n"
     "from uncork.engine.process.guardian import main\n"
-    "os.read(0, 1) or main()\n"
+    "os.read(0, 1) or main(int(sys.argv[2]))\n"
 )
 _FLAGS: Final = ("-I", "-S")
+# How long a process may take to die: the kernel takes back its memory, and that of a GPU.
+_LONGEST_S: Final = 60.0
+_PAUSE_S: Final = 0.01
 # Of Linux's ``prctl``.
 _SET_PARENT_DEATH_SIGNAL: Final = 1
 
@@ -49,7 +53,7 @@ def guardian() -> Iterator[None]:
     if _guardians:
         yield
         return
-    command = [sys.executable, *_FLAGS, "-c", _WATCH, json.dumps(sys.path)]
+    command = [sys.executable, *_FLAGS, "-c", _WATCH, json.dumps(sys.path), str(os.getpid())]
     # In a session of its own: neither Ctrl-C nor a signal to the whole group ends it.
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True
@@ -80,8 +84,16 @@ def end_with_parent(folder: Path) -> None:
         os._exit(0)
 
 
-def main() -> None:
-    """The process that started this one is dead."""
+def main(parent: int) -> None:
+    """The process that started this one is dead, or dies right now.
+
+    Args:
+        parent: Its number. Its files are closed one by one, and last of all it stops being the
+            parent.
+    """
+    end = time.monotonic() + _LONGEST_S
+    while os.getppid() == parent and time.monotonic() < end:
+        time.sleep(_PAUSE_S)
     tell_restored(clear_abandoned_folders())
 
 
