@@ -417,7 +417,10 @@ def test_ctrl_c_before_there_is_anything(write: Write, tmp_path: Path) -> None:
 
 
 def child_of(process: subprocess.Popen[str]) -> int:
-    return int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()[0])
+    """The worker process; another child is its guardian."""
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    lines = {int(child): Path(f"/proc/{child}/cmdline").read_bytes() for child in children}
+    return next(child for child, line in lines.items() if b"worker.main" in line)
 
 
 def test_a_killed_child_loses_no_step(write: Write, tmp_path: Path) -> None:

@@ -52,6 +52,7 @@ READS = {
     "io.open": lambda path: io.open(path).read(),
     "pathlib": lambda path: Path(path).read_text(),
     "os.open": lambda path: os.read(os.open(path, os.O_RDONLY), 99).decode(),
+    "by name": lambda path: open(file=path).read(),
     "bytes": lambda path: open(os.fsencode(path)).read(),
     "absolute": lambda path: open(Path(path).absolute()).read(),
     "through a link": lambda path: open(Path("link", path)).read(),

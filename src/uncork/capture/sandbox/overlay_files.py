@@ -21,6 +21,8 @@ from uncork.compat.tf.file_io import native_functions
 
 Function = Callable[..., Any]
 
+# What these functions call the argument.
+_NAMES: Final = ("file", "path")
 # Functions whose first argument is a path that is there.
 _OF_OS: Final = ("open", "stat", "lstat", "access", "chmod", "utime", "truncate", "rmdir")
 _OF_TF: Final = ("FileExists", "Stat", "IsDirectory", "BufferedInputStream")
@@ -57,10 +59,13 @@ def _reading(overlay: Overlay, original: Function) -> Function:
     """What was saved, if it was; also where it is to be changed or written again."""
 
     @functools.wraps(original)
-    def read(path: Any, *args: Any, **kwargs: Any) -> Any:
-        if isinstance(path, int) or kwargs.get("dir_fd") is not None:
-            return original(path, *args, **kwargs)
-        return original(overlay.to_read(path), *args, **kwargs)
+    def read(*args: Any, **kwargs: Any) -> Any:
+        if kwargs.get("dir_fd") is not None:
+            return original(*args, **kwargs)
+        if args:
+            return original(overlay.to_read(args[0]), *args[1:], **kwargs)
+        named = {name: overlay.to_read(kwargs[name]) for name in _NAMES if name in kwargs}
+        return original(**{**kwargs, **named})
 
     return read
 

@@ -44,8 +44,9 @@ from uncork.compat.tf.saving import (
     checkpoint_prefix,
 )
 
-_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
-_FULL_TEXT: Final = "No space left on device"
+# The disk, the user's share of it, and the largest file that a job may write.
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_FULL_TEXTS: Final = tuple(map(os.strerror, _FULL))
 
 
 @dataclass
@@ -199,7 +200,7 @@ class _Hooks:
             )
         try:
             if _is_upload(path) or not self._overlay.has_room():
-                raise OSError(errno.ENOSPC, _FULL_TEXT)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             found = original(*mapped, **named)
         except Exception as error:
             if not _is_full(error):
@@ -271,7 +272,7 @@ def _is_upload(path: Any) -> bool:
 
 
 def _is_full(error: Exception) -> bool:
-    return getattr(error, "errno", None) in _FULL or _FULL_TEXT in str(error)
+    return getattr(error, "errno", None) in _FULL or any(text in str(error) for text in _FULL_TEXTS)
 
 
 def _written(checkpoint: Any, file_prefix: Any, *_args: Any, **_kwargs: Any) -> str:
