@@ -23,9 +23,9 @@ from uncork.engine.process.scratch_folders import remove_leftovers
 
 # In the environment of a worker process, and of all that it starts: the folder of its job.
 FOLDER_VARIABLE: Final = "UNCORK_JOB_FOLDER"
-# A process that is being started has its environment only a moment later.
-_LOOKS: Final = 3
-_PAUSE_S: Final = 0.1
+# How long a killed process may take to die.
+_DYING_S: Final = 5.0
+_PAUSE_S: Final = 0.02
 
 
 def clear_abandoned_folders() -> RestoreResult:
@@ -37,8 +37,9 @@ def clear_abandoned_folders() -> RestoreResult:
     restored: list[str] = []
     lost: list[str] = []
     for folder in abandoned_folders():
-        for _ in range(_LOOKS):
-            end_processes(folder)
+        # What a process starts while it ends is found by another look.
+        end = time.monotonic() + _DYING_S
+        while end_processes(folder) and time.monotonic() < end:
             time.sleep(_PAUSE_S)
         result = restore_once(folder, last_alive_ns(folder))
         restored += result.restored_files
@@ -64,17 +65,22 @@ def restore_once(folder: Path, ended_ns: int | None = None) -> RestoreResult:
         remove_leftovers(folder)
 
 
-def end_processes(folder: Path) -> None:
+def end_processes(folder: Path) -> bool:
     """End the worker process of a job, if it lives, and all that its script has started.
 
     Args:
         folder: Of the job.
+
+    Returns:
+        Whether there was any.
     """
-    for process in _processes_of(str(folder)):
+    found = list(_processes_of(str(folder)))
+    for process in found:
         with suppress(psutil.Error):
-            for each in (process, *process.children(recursive=True)):
+            for each in (*process.children(recursive=True), process):
                 with suppress(psutil.Error):
                     each.kill()
+    return bool(found)
 
 
 def _processes_of(folder: str) -> Iterator[psutil.Process]:

@@ -79,9 +79,9 @@ _ENDED_SO: Final = (
 def main(argv: Sequence[str]) -> int:
     """Run one job; returns the exit code."""
     remember_initial_cpus()
-    job = read_job(Path(argv[0]).read_bytes())
     if FOLDER_VARIABLE in os.environ:
         end_with_parent(Path(argv[0]).parent)
+    job = read_job(Path(argv[0]).read_bytes())
     script, args = Path(argv[2]), argv[3:]
     code = _outcome(job, script, args)
     # Threads and processes of the script may go on: they are not waited for.
