@@ -9,6 +9,7 @@ import glob
 import io
 import os
 import pathlib
+import runpy
 import shutil
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from uncork.capture.sandbox import overlay as module
 from uncork.capture.sandbox.file_hooks import back_up_files
 from uncork.capture.sandbox.overlay import Overlay
 from uncork.capture.sandbox.overlay_files import show_saves
+from uncork.capture.sandbox.redirected_saves import redirect_saves
 from uncork.capture.sandbox.restore import restore_files
 
 
@@ -131,6 +133,36 @@ def test_what_is_written_over_it_stays_there(saves, users):
     assert open("a").read() == "anew"
     with saves.own_work():
         assert list(users.iterdir()) == []
+
+
+# As a script's own code, with the hooks of both kinds in force.
+WRITES = """
+import io, os
+from pathlib import Path
+open("open", "w").write("of a trial")
+io.open("io", "w").write("of a trial")
+Path("path").open("w").write("of a trial")
+os.remove("removed")
+os.rename("renamed", "renamed.old")
+os.close(os.open("os", os.O_WRONLY | os.O_TRUNC))
+"""
+
+
+def test_what_the_script_writes_itself_is_backed_up(users, tmp_path):
+    names = ("open", "io", "path", "os", "removed", "renamed")
+    for name in names:
+        (users / name).write_text("of the user's")
+    own = tmp_path / "of uncork"
+    script = tmp_path / "train.py"
+    script.write_text(WRITES)
+    with back_up_files(own / "kept"), redirect_saves(own / "saves") as saves:
+        save(saves.overlay, "a")
+        runpy.run_path(str(script))
+        assert Path("open").read_text() == "of a trial"
+    assert len(restore_files(own / "kept").restored_files) == len(names)
+    assert {name: (users / name).read_text() for name in names} == dict.fromkeys(
+        names, "of the user's"
+    )
 
 
 def test_nothing_else_is_redirected(saves, users):
