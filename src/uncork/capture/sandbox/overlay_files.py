@@ -64,8 +64,9 @@ def _reading(overlay: Overlay, original: Function) -> Function:
             return original(*args, **kwargs)
         if args:
             return original(overlay.to_read(args[0]), *args[1:], **kwargs)
-        named = {name: overlay.to_read(kwargs[name]) for name in _NAMES if name in kwargs}
-        return original(**{**kwargs, **named})
+        for name in set(_NAMES) & kwargs.keys():
+            kwargs[name] = overlay.to_read(kwargs[name])
+        return original(**kwargs)
 
     return read
 
