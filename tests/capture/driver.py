@@ -10,10 +10,11 @@ from pathlib import Path
 
 from uncork.capture.base.listener import FitCall, LoopCall, PassThroughListener
 from uncork.capture.base.stop import StopScript
-from uncork.capture.sandbox.held_saves import SuppressedSaves, suppress_saves
+from uncork.capture.sandbox.redirected_saves import RedirectedSaves, redirect_saves
 from uncork.capture.script import run_script
 from uncork.core.base import exit_codes
 from uncork.core.base.errors import PlanRefused, ScriptFailed, UncorkError
+from uncork.core.base.owned_folder import owned_folder
 
 
 class Telling(PassThroughListener):
@@ -52,7 +53,7 @@ def main() -> int:
     kind, script, *args = sys.argv[1:]
     try:
         if kind == "hold":
-            with suppress_saves() as saves:
+            with owned_folder() as own, redirect_saves(Path(own, "saves")) as saves:
                 run_script(Path(script), args, PassThroughListener())
             tell(saves)
         else:
@@ -67,8 +68,8 @@ def main() -> int:
     return exit_codes.DONE
 
 
-def tell(saves: SuppressedSaves) -> None:
-    for name, count in sorted(saves.counts.items()):
+def tell(saves: RedirectedSaves) -> None:
+    for name, count in sorted({**saves.counts, **saves.suppressed}.items()):
         print(f"<held {name} x{count}>")
 
 

@@ -30,7 +30,12 @@ REPLACED = {
     targets.TF_FILES: ["FileIO"],
     targets.TF_SUMMARIES: ["_ResourceSummaryWriter", "_TrackableResourceSummaryWriter"],
     targets.TF_SAVED_MODEL: ["save_and_return_nodes"],
-    targets.TF_CHECKPOINT: ["Checkpoint.write", "Checkpoint.save"],
+    targets.TF_CHECKPOINT: [
+        *("Checkpoint.write", "Checkpoint.save", "Checkpoint._write"),
+        *("TrackableSaver.save", "TrackableSaver.restore"),
+    ],
+    targets.TF_CHECKPOINT_READER: ["NewCheckpointReader"],
+    targets.TF_SAVED_MODEL_LOADER: ["load_partial"],
     targets.TF_CHECKPOINT_MANAGEMENT: ["CheckpointManager.save"],
 }
 # They are only there where another backend, or Keras 2, is installed.

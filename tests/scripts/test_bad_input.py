@@ -100,6 +100,81 @@ for rate in (0.1, 0.01, 0.001, 0.0001, 0.00001):
     assert "samples/s" in done.stdout
 
 
+FIT = "mlp().fit(x, y, batch_size=8, epochs=50, verbose=0)\n"
+LOOP = f"""
+model, optimizer = mlp(), keras.optimizers.SGD()
+@tf.function
+def step(a, b):
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean((model(a) - b) ** 2)
+    gradients = tape.gradient(loss, model.trainable_variables)
+    optimizer.apply_gradients(zip(gradients, model.trainable_variables))
+for epoch in range(50):
+    for a, b in {ROWS}.batch(8):
+        step(a, b)
+"""
+# What scripts do before they train, around it, or instead.
+HABITS = {
+    "loads the weights that it saved": HEAD
+    + "model = mlp()\nmodel.save_weights('init.weights.h5')\n"
+    + "model.load_weights('init.weights.h5')\n"
+    + "model.fit(x, y, batch_size=8, epochs=50, verbose=0)",
+    "prints megabytes": HEAD
+    + "import sys\nprint('x' * 4_000_000)\nsys.stderr.write('y' * 4_000_000)\n"
+    + FIT,
+    "changes its folder": "import os\nos.mkdir('temp/there')\nos.chdir('temp/there')\n"
+    + HEAD
+    + "mlp().save('a.keras')\nkeras.saving.load_model('a.keras')\n"
+    + FIT,
+    "works in a folder that is gone": "import os, tempfile\ngone = tempfile.mkdtemp()\n"
+    + "os.chdir(gone)\nos.rmdir(gone)\n"
+    + HEAD
+    + FIT,
+    "forks": "import os, time\nif os.fork() == 0:\n    time.sleep(500)\n" + HEAD + FIT,
+    "has a pool of processes": "import multiprocessing\npool = multiprocessing.Pool(2)\n"
+    + "print(pool.map(abs, [-1, -2]))\n"
+    + HEAD
+    + FIT,
+    "saves in its loop": HEAD
+    + LOOP
+    + "    model.save(f'{epoch}.keras')\n    model = keras.saving.load_model(f'{epoch}.keras')\n",
+}
+
+
+@pytest.mark.every(4)
+@pytest.mark.parametrize("habit", HABITS)
+def test_a_script_with_such_a_habit_is_diagnosed(
+    habit: str, write: Write, uncork: Run, tmp_path: Path
+) -> None:
+    write(HABITS[habit])
+    done = uncork("diagnose", "--quiet", "--budget", 2, "train.py")
+    assert done.returncode == 0, done.stderr
+    assert "samples/s" in done.stdout or "steps/s" in done.stdout
+    assert remaining_temporary_files(tmp_path) == []
+    files = {path.name for path in tmp_path.iterdir()}
+    assert files == {"train.py", "temp", "uncork-report"}, "nothing that it saved"
+
+
+@pytest.mark.deep
+def test_an_error_in_the_third_epoch_is_the_script_s(write: Write, uncork: Run) -> None:
+    write(HEAD + LOOP + "    if epoch == 2: raise RuntimeError('in the third epoch')\n")
+    done = uncork("diagnose", "--quiet", "train.py")
+    assert done.returncode in (0, 1), "measured before, or not"
+    if done.returncode:
+        assert "in the third epoch" in done.stderr
+
+
+def test_required_arguments_that_are_missing(write: Write, uncork: Run) -> None:
+    write(
+        "import argparse\np = argparse.ArgumentParser()\n"
+        "p.add_argument('--data', required=True)\np.parse_args()"
+    )
+    done = uncork("diagnose", "train.py")
+    assert done.returncode == 1
+    assert "the following arguments are required: --data" in done.stderr
+    assert "exited with 2 before training" in done.stderr
+
+
 def test_an_empty_dataset(write: Write, uncork: Run) -> None:
     write(HEAD + f"mlp().fit({ROWS}.filter(lambda a, b: False).batch(8), epochs=2)")
     done = uncork("diagnose", "train.py")
@@ -417,7 +492,10 @@ def test_ctrl_c_before_there_is_anything(write: Write, tmp_path: Path) -> None:
 
 
 def child_of(process: subprocess.Popen[str]) -> int:
-    return int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()[0])
+    """The worker process; another child is its guardian."""
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    lines = {int(child): Path(f"/proc/{child}/cmdline").read_bytes() for child in children}
+    return next(child for child, line in lines.items() if b"worker.main" in line)
 
 
 def test_a_killed_child_loses_no_step(write: Write, tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def test_a_script_that_exits_with_a_code_has_failed(monkeypatch, tmp_path: Path)
     job = TuneJob(result_path=str(tmp_path / "result"))
     with pytest.raises(ScriptFailed, match="exited with 2"), ExitStack() as held:
         child._trial(job, Path("train.py"), (), held)
-    assert failed == [{"suppressed_saves": (), "created_files": ()}]
+    assert failed == [{"redirected_saves": (), "suppressed_saves": (), "created_files": ()}]
 
 
 @pytest.mark.parametrize(

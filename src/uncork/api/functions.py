@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import inspect
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from uncork.capture.base.listener import FitCall
 from uncork.compat.versions import require_tensorflow
 from uncork.core.base.errors import EditRefused, PlanRefused, WrongUse
 from uncork.core.base.journal import Journal
+from uncork.core.base.owned_folder import owned_folder
 from uncork.core.base.record import replace
 from uncork.core.documents.diagnosis import Diagnosis, Explanation, Overhead
 from uncork.core.documents.job import JobResult
@@ -204,7 +204,7 @@ def optimize(
     if strict not in GUARANTEES:
         raise WrongUse(f"there is no guarantee {strict!r}", f"one of {', '.join(GUARANTEES)}")
     at = user_line(sys._getframe(1))
-    with tempfile.TemporaryDirectory(prefix="uncork-") as scratch, preserve_data_state(dataset):
+    with owned_folder() as scratch, preserve_data_state(dataset):
         subject = DatasetSubject(dataset, epochs=epochs, at=at, scratch=scratch)
         policy = Policy(
             loosest_guarantee=strict,
@@ -323,7 +323,7 @@ def _examined(model: Any, data: Any, arguments: dict[str, Any]) -> Iterator[FitS
     bound = _bound(model, data, arguments)
     refuse_cluster("this training", cluster_process_count())
     bound["x"] = _apart(bound["x"])
-    with tempfile.TemporaryDirectory(prefix="uncork-") as scratch, preserve_data_state(data):
+    with owned_folder() as scratch, preserve_data_state(data):
         subject = FitSubject(model, bound, 0, at, scratch)
         try:
             yield subject

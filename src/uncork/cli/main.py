@@ -52,6 +52,8 @@ def _call(options: argparse.Namespace) -> int:
 
     if options.verb in ("diagnose", "tune", "diff"):
         _save_when_ended()
+    if options.verb != "report":
+        _clear_up()
     call = {
         "diagnose": verbs.diagnose,
         "tune": verbs.tune,
@@ -60,6 +62,14 @@ def _call(options: argparse.Namespace) -> int:
         "report": verbs.report,
     }
     return call[options.verb](options)
+
+
+def _clear_up() -> None:
+    """After processes of Uncork that were killed, together with whoever guarded them."""
+    from uncork.engine.process.abandoned import clear_abandoned_folders  # noqa: PLC0415
+    from uncork.engine.process.guardian import tell_restored  # noqa: PLC0415
+
+    tell_restored(clear_abandoned_folders())
 
 
 def _save_when_ended() -> None:

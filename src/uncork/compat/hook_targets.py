@@ -38,9 +38,11 @@ TF_TAPES: Final = "tensorflow.python.eager.backprop"
 # Where TensorFlow calls the user's Python functions and generators to make elements.
 TF_PYTHON_CALLS: Final = "tensorflow.python.ops.script_ops"
 
-# TensorFlow: where files are written.
+# TensorFlow: where files are written and read.
 TF_FILES: Final = "tensorflow.python.lib.io.file_io"
 TF_SUMMARIES: Final = "tensorflow.python.ops.summary_ops_v2"
+TF_SAVED_MODEL_LOADER: Final = "tensorflow.python.saved_model.load"
+TF_CHECKPOINT_READER: Final = "tensorflow.python.training.py_checkpoint_reader"
 TF_SAVED_MODEL: Final = "tensorflow.python.saved_model.save"
 TF_CHECKPOINT: Final = "tensorflow.python.checkpoint.checkpoint"
 TF_CHECKPOINT_MANAGEMENT: Final = "tensorflow.python.checkpoint.checkpoint_management"

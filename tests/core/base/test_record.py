@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -107,7 +108,7 @@ def test_a_full_disk_or_an_interrupt_leaves_the_old_file(tmp_path: Path, monkeyp
 def test_a_device_without_space_leaves_the_old_file(tmp_path: Path):
     target = tmp_path / "plan.json"
     target.write_bytes(b"old")
-    (tmp_path / ".plan.json.partial").symlink_to("/dev/full")
+    (tmp_path / f".plan.json.{os.getpid()}.partial").symlink_to("/dev/full")
     with pytest.raises(OSError, match="space"):
         write_atomically(target, b"new")
     assert target.read_bytes() == b"old"

@@ -13,7 +13,7 @@ import pytest
 from optimizations.situations import FOUR_CORES
 from records import STEPS, WORKLOAD, measurement, observed, plan
 from uncork.capture.base.listener import FitCall
-from uncork.capture.sandbox.held_saves import suppress_saves
+from uncork.capture.sandbox.redirected_saves import redirect_saves
 from uncork.core.base.errors import PlanRefused
 from uncork.core.base.journal import Journal
 from uncork.core.base.measurement import compare
@@ -59,7 +59,7 @@ def subject_of(folder: Path, *callbacks: Any) -> FitSubject:
 @pytest.fixture
 def subject(tmp_path: Path) -> Iterator[FitSubject]:
     made = subject_of(tmp_path, Logging(), Checkpoint(tmp_path / "{epoch}" / "c.keras"))
-    with suppress_saves():
+    with redirect_saves(tmp_path / "own" / "saves"):
         yield made
     made.restore()
     assert not list(tmp_path.iterdir()), "nothing is left of what was tried"

@@ -28,7 +28,7 @@ def test_a_folder_of_that_name_is_refused_with_a_remedy(tmp_path: Path):
 def test_a_full_disk_keeps_the_old_report(tmp_path: Path):
     target = tmp_path / "report.html"
     save_report("old", target)
-    partial = target.with_name(".report.html.partial")
+    partial = target.with_name(f".report.html.{os.getpid()}.partial")
     partial.symlink_to("/dev/full")
     with pytest.raises(WrongUse, match="No space left"):
         save_report("new", target)

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from training.models import X, Y, mlp
-from uncork.capture.sandbox.held_saves import suppress_saves
+from uncork.capture.sandbox.redirected_saves import redirect_saves
 from uncork.training.callbacks.batch_hooks import measure_callback_costs
 
 
@@ -105,12 +105,13 @@ def test_what_cannot_be_tried_is_left_out(model):
 @pytest.mark.parametrize(("path", "only"), [("a.keras", False), ("a.weights.h5", True)])
 def test_a_checkpoint_in_the_middle_of_an_epoch_is_saved_elsewhere(path, only, model, tmp_path):
     save = keras.callbacks.ModelCheckpoint(tmp_path / path, save_weights_only=only, save_freq=2)
-    with suppress_saves() as saves:
+    with redirect_saves(tmp_path / "own" / "saves") as saves:
         (cost,) = costs(model, save)
     assert cost.name == "ModelCheckpoint"
     assert cost.batch_s > 0
     assert list(tmp_path.iterdir()) == []
     assert not saves.counts
+    assert not saves.suppressed
 
 
 def test_one_in_ten_batches_costs_a_tenth(model, tmp_path):

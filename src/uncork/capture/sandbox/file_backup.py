@@ -37,6 +37,10 @@ _MOST_NAMED: Final = 256
 # As they are before a script's own uses of them are seen to.
 _RENAME: Final = os.rename
 _LINK: Final = getattr(os, "link", None)
+# Hooks that stand between the script and the functions that are seen to here.
+_BETWEEN: Final = frozenset(
+    str(Path(__file__).with_name(name)) for name in ("overlay_files.py", "redirected_saves.py")
+)
 _ENCODE: Final = msgspec.json.Encoder().encode
 
 
@@ -266,6 +270,8 @@ def _linked_aside(path: bytes, aside: bytes) -> None:
 
 def _is_uncorks_own() -> bool:
     for frame in iterate_frames(sys._getframe(3)):
+        if frame.f_code.co_filename in _BETWEEN:
+            continue
         who = code_owner(frame)
         if who != "library":
             return who == "uncork"

@@ -62,13 +62,15 @@ class RestoreResult:
     lost_files: tuple[str, ...] = ()
 
 
-def restore_files(folder: Path) -> RestoreResult:
+def restore_files(folder: Path, ended_ns: int | None = None) -> RestoreResult:
     """Restore all files that the script has changed.
 
     Nothing interrupts it. A file that cannot be written keeps its copy, in a directory that stays.
 
     Args:
         folder: With the copies; it need not be there.
+        ended_ns: When the script had surely ended, if that is long ago: what was changed later,
+            somebody else has changed.
     """
     # The last first: what was done to a directory that was moved then, was done to it there.
     listed = {(kept.path, kept.moved_to): kept for kept in _listed(folder)}
@@ -79,7 +81,7 @@ def restore_files(folder: Path) -> RestoreResult:
                 _forget_aside(kept)
                 continue
             name = printable_path(os.fsdecode(kept.path))
-            if _is_somebody_else_s(kept):
+            if _is_somebody_else_s(kept, ended_ns):
                 lost.append(name + _where(kept, folder))
                 continue
             try:
@@ -193,13 +195,14 @@ def _link_again(path: Path, target: bytes) -> None:
         link.replace(path)
 
 
-def _is_somebody_else_s(kept: BackedUpFile) -> bool:
+def _is_somebody_else_s(kept: BackedUpFile, ended_ns: int | None) -> bool:
     """Another process, such as a running training, wrote the file after the script closed it."""
+    closed_ns = ended_ns if kept.closed_ns is None else kept.closed_ns
     try:
         changed_ns = Path(os.fsdecode(kept.path)).stat().st_mtime_ns
     except OSError:
         return False
-    return kept.closed_ns is not None and changed_ns > kept.closed_ns
+    return closed_ns is not None and changed_ns > closed_ns
 
 
 def _where(kept: BackedUpFile, folder: Path) -> str:

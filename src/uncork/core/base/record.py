@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -43,9 +44,12 @@ def from_json(text: bytes, record_type: type[R]) -> R:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write beside the target, then rename: a full disk or Ctrl-C never leaves half a file."""
+    """Write beside the target, then rename: a full disk or Ctrl-C never leaves half a file.
+
+    Several processes may write the same file: the last one's is there whole.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.partial")
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         partial.write_bytes(content)
         partial.replace(path)

@@ -15,6 +15,8 @@ from uncork.core.documents.workload import Workload
 
 # Of the folder beside the result with what a child's script has overwritten.
 BACKUP_FOLDER_NAME: Final = "kept"
+# Of the one with what it has saved.
+SAVES_FOLDER_NAME: Final = "saves"
 # There, too: the exit code, once all that a child has to say has been written.
 EXIT_CODE_FILE_NAME: Final = "ended"
 # How long a fresh process waits for its first epoch to end, whatever it is timed for.
@@ -187,7 +189,8 @@ class JobResult(Record, frozen=True, kw_only=True):
         process_trial: What came of one of these.
         trained_workload: What a version trains, with what its edits make of it, for ``check``.
         out_of_memory_error: What the training as written ended with; ``""`` where it fits.
-        suppressed_saves: Saves by the script that were not carried out, e.g. ``Model.save x3``.
+        redirected_saves: Saves by the script that went to a folder of ours, e.g. ``Model.save x3``.
+        suppressed_saves: Saves that were not carried out.
         created_files: New files of the script's, made of weights that trials have moved.
         restored_files: Files that it overwrote, and that are as they were.
         lost_files: Files that it overwrote, and that are not.
@@ -207,6 +210,7 @@ class JobResult(Record, frozen=True, kw_only=True):
     budget_s: float = 0.0
     overhead_step_share: float = 0.0
     out_of_memory_error: str = ""
+    redirected_saves: tuple[str, ...] = ()
     suppressed_saves: tuple[str, ...] = ()
     created_files: tuple[str, ...] = ()
     restored_files: tuple[str, ...] = ()

@@ -153,6 +153,7 @@ def _notes(result: JobResult) -> tuple[str, ...]:
     gone = "the script overwrote these files, and Uncork could not restore them"
     lost = (f"{gone}: {', '.join(map(quote, result.lost_files))}",) if result.lost_files else ()
     told_of = {
+        "the script saved to a temporary folder, which is gone": result.redirected_saves,
         "Uncork suppressed saves of the script": result.suppressed_saves,
         "the script created these files while its weights were those of "
         "trials": result.created_files,

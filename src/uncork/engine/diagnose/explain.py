@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import tempfile
 from typing import Final
 
+from uncork.core.base.owned_folder import owned_folder
 from uncork.core.documents.diagnosis import Explanation
 from uncork.core.evidence.stage import with_autotuned_parallelism
 from uncork.measure.machine.probe import usable_cpus
@@ -25,7 +25,7 @@ def explain_pipeline(dataset: object, budget_s: float) -> Explanation:
         budget_s: Seconds, roughly.
     """
     read_pipeline(dataset)  # what is no dataset is refused, None too
-    with tempfile.TemporaryDirectory(prefix="uncork-") as scratch:
+    with owned_folder() as scratch:
         pipeline = create_trial_copy(dataset, scratch)
         assert pipeline is not None
         together = measure_supply(pipeline.dataset, budget_s=_TOGETHER * budget_s)

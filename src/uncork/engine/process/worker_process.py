@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Final
@@ -18,17 +18,18 @@ from typing import IO, Any, Final
 import msgspec
 import psutil
 
-from uncork.capture.sandbox.restore import restore_files
 from uncork.core.base import exit_codes
 from uncork.core.base.errors import NothingToMeasure, OutOfMemory, UncorkError, WrongUse, quote
 from uncork.core.base.journal import Event, read_events
+from uncork.core.base.owned_folder import note_alive, owned_folder
 from uncork.core.base.record import from_json, replace, to_json
 from uncork.core.base.script import script_words
-from uncork.core.documents.job import BACKUP_FOLDER_NAME, EXIT_CODE_FILE_NAME, Job, JobResult
+from uncork.core.documents.job import EXIT_CODE_FILE_NAME, Job, JobResult
 from uncork.core.documents.plan import Plan
 from uncork.core.documents.plan_file import serialize_plan
+from uncork.engine.process.abandoned import FOLDER_VARIABLE, end_processes, restore_once
 from uncork.engine.process.cluster_guard import require_single_process
-from uncork.engine.process.scratch_folders import remove_leftovers
+from uncork.engine.process.guardian import guardian
 from uncork.engine.process.worker_log import WorkerLog, print_last_lines
 from uncork.pycode.frames.stack import printable_path
 
@@ -141,15 +142,15 @@ def run_worker(
         with convert_os_errors("start a process"):
             Path(folder, "job").write_bytes(to_json(job))
             with Path(folder, "stderr").open("wb") as hidden:
-                environment = {**os.environ, **job.environment}
+                environment = {**os.environ, **job.environment, FOLDER_VARIABLE: folder}
                 child = _start(Path(folder, "job"), script, hidden if quiet else None, environment)
         try:
             code = _wait(child, Path(files["journal"]), on_event)
         finally:
             try:
-                files_back = restore_files(Path(folder, BACKUP_FOLDER_NAME))
+                end_processes(Path(folder))
             finally:
-                remove_leftovers(Path(folder))
+                files_back = restore_once(Path(folder))
         result, log = Path(files["result"]), Path(files["log"])
         interrupted = code in (exit_codes.INTERRUPTED, -signal.SIGINT)
         if code < 0 and not interrupted:
@@ -212,13 +213,17 @@ def run_quiet_worker(job: Job, script: Script) -> JobResult:
 def temporary_folder() -> Iterator[str]:
     """A folder for what processes tell each other; it goes, whatever happens.
 
+    If this process is killed, another one clears up after it.
+
     Raises:
-        WrongUse: There is no room for it.
+        WrongUse: There is no room for it, or no process can be started.
     """
-    with convert_os_errors("create a folder for temporary files"):
-        folder = tempfile.TemporaryDirectory(prefix="uncork-", ignore_cleanup_errors=True)
-    with folder as path:
-        yield path
+    with ExitStack() as ending:
+        with convert_os_errors("start a process"):
+            ending.enter_context(guardian())
+        with convert_os_errors("create a folder for temporary files"):
+            folder = ending.enter_context(owned_folder())
+        yield folder
 
 
 def write_plan(plan: Plan, path: Path) -> str:
@@ -297,6 +302,7 @@ def _wait(child: subprocess.Popen[bytes], journal: Path, follow: EventHandler) -
     try:
         while child.poll() is None and not _lingers(ended):
             offset = _follow(journal, offset, follow)
+            note_alive(journal.parent)
             time.sleep(_POLL_S)
     except KeyboardInterrupt:
         interrupted = True

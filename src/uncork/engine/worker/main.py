@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import importlib
+import os
 import signal
 import sys
 import tempfile
@@ -22,7 +23,7 @@ from uncork.capture.base.deferred_listener import DeferredListener
 from uncork.capture.base.modules import find_module_file
 from uncork.capture.sandbox.file_backup import FileBackup
 from uncork.capture.sandbox.file_hooks import back_up_files
-from uncork.capture.sandbox.held_saves import suppress_saves
+from uncork.capture.sandbox.redirected_saves import RedirectedSaves, redirect_saves
 from uncork.capture.sandbox.restore import termination_signals
 from uncork.capture.script import run_script
 from uncork.core.base import exit_codes
@@ -32,6 +33,7 @@ from uncork.core.base.record import replace, to_json, write_atomically
 from uncork.core.documents.job import (
     BACKUP_FOLDER_NAME,
     EXIT_CODE_FILE_NAME,
+    SAVES_FOLDER_NAME,
     BackendJob,
     CheckJob,
     ConfirmJob,
@@ -45,6 +47,8 @@ from uncork.core.documents.job import (
 )
 from uncork.core.documents.plan import Plan
 from uncork.core.documents.plan_file import load_plan
+from uncork.engine.process.abandoned import FOLDER_VARIABLE
+from uncork.engine.process.guardian import end_with_parent
 from uncork.engine.process.reached_trainings import no_training_error
 from uncork.engine.worker.output_streams import separate_native_log, share_terminal
 from uncork.measure.machine.allocator import keep_freed_memory
@@ -77,6 +81,8 @@ _ENDED_SO: Final = (
 def main(argv: Sequence[str]) -> int:
     """Run one job; returns the exit code."""
     remember_initial_cpus()
+    if FOLDER_VARIABLE in os.environ:
+        end_with_parent(Path(argv[0]).parent)
     job = read_job(Path(argv[0]).read_bytes())
     if job.log_path is not None:
         separate_native_log(Path(job.log_path))
@@ -122,8 +128,8 @@ def _trial(job: Job, script: Path, args: Sequence[str], held: ExitStack, module:
     result_path = Path(job.result_path or "result.json")
     # In the parent's folder: it cleans up even after a child that was killed.
     folder = tempfile.TemporaryDirectory(prefix="scratch-", dir=result_path.parent)
-    saves = held.enter_context(suppress_saves())
     files = held.enter_context(back_up_files(result_path.parent / BACKUP_FOLDER_NAME))
+    saves = held.enter_context(redirect_saves(result_path.parent / SAVES_FOLDER_NAME))
     with folder as scratch:
         trial = DeferredListener(
             lambda: _make(job, scratch, files, plan),
@@ -140,14 +146,11 @@ def _trial(job: Job, script: Path, args: Sequence[str], held: ExitStack, module:
             except SystemExit as ending:
                 _judge(ending, trial.created_listener)
         except ScriptFailed as failure:
-            if saves.counts:
-                sys.stderr.write(f"uncork: {_not_saved(saves.counts)}\n")
+            if saves.suppressed or saves.overlay.dropped:
+                sys.stderr.write(f"uncork: {_not_saved(saves)}\n")
             if trial.created_listener is not None:
                 _say_where(trial.created_listener, plan, failure.__cause__)
-                trial.created_listener.fail(
-                    suppressed_saves=_held_back(saves.counts),
-                    created_files=files.new_files(),
-                )
+                trial.created_listener.fail(**_of_run(saves, files))
             raise
         except KeyboardInterrupt:
             if (
@@ -161,9 +164,7 @@ def _trial(job: Job, script: Path, args: Sequence[str], held: ExitStack, module:
             made.finish(interrupted=interrupted)
         if made is None or made.result is None:
             raise no_training_error(made.reached_workloads if made else (), job.training_index)
-        result = replace(
-            made.result, suppressed_saves=_held_back(saves.counts), created_files=files.new_files()
-        )
+        result = replace(made.result, **_of_run(saves, files))
         write_atomically(result_path, to_json(result))
         files.finish()  # once more at the end of the process, if that comes
         return exit_codes.INTERRUPTED if result.is_interrupted else exit_codes.DONE
@@ -182,16 +183,26 @@ def _outlines(job: Job, plan: Plan | None) -> bool:
     return True
 
 
-def _held_back(held: Mapping[str, int]) -> tuple[str, ...]:
-    return tuple(f"{name} x{count}" for name, count in sorted(held.items()))
+def _of_run(saves: RedirectedSaves, files: FileBackup) -> dict[str, tuple[str, ...]]:
+    """Fields of a result that tell of the script's saves and files."""
+    return {
+        "redirected_saves": _counted(saves.counts),
+        "suppressed_saves": _counted(saves.suppressed),
+        "created_files": files.new_files(),
+    }
 
 
-def _not_saved(held: Mapping[str, int]) -> str:
+def _counted(saves: Mapping[str, int]) -> tuple[str, ...]:
+    return tuple(f"{name} x{count}" for name, count in sorted(saves.items()))
+
+
+def _not_saved(saves: RedirectedSaves) -> str:
     """A script that reads what it has saved itself finds nothing, or what it saved last week."""
+    gone = sorted(saves.suppressed) or [f"the oldest {saves.overlay.dropped}"]
     return (
-        f"Uncork suppresses saves of the script while it measures ({', '.join(sorted(held))}): if "
-        "the script reads them again, choose an earlier training: --training N, see uncork "
-        "diagnose --list"
+        f"Uncork did not keep all saves of the script ({', '.join(gone)}): if the script reads "
+        f"them again, free disk space in {tempfile.gettempdir()}, or choose an earlier training: "
+        "--training N, see uncork diagnose --list"
     )
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 import statistics
-import tempfile
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +17,7 @@ from typing import Final
 import tensorflow as tf
 
 from uncork.compat.tf.protos import XSpace
+from uncork.core.base.owned_folder import owned_folder
 from uncork.measure.profile.xplane import WAITING_OP, Op, Span, gpu_streams, host_threads
 
 # After some ninety runs that were cheap TensorFlow no longer tells of a kernel.
@@ -74,7 +74,7 @@ def profile_kernels(run_steps: Callable[[], object], *, on_gpu: bool = False) ->
         ['MatMul']
     """
     # No options: TensorFlow 2.21 warns of each and takes none. That of a GPU begins in 0.02 s.
-    with tempfile.TemporaryDirectory(prefix="uncork-") as folder:
+    with owned_folder() as folder:
         tf.profiler.experimental.start(folder)
         try:
             run_steps()

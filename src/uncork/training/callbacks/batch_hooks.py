@@ -11,7 +11,6 @@ Which of the user's callbacks must see every batch.
 from __future__ import annotations
 
 import statistics
-import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -22,6 +21,7 @@ import keras
 
 from uncork.compat.keras3.saving import saver, traces_batches
 from uncork.compat.tf.functions import total_tracing_s
+from uncork.core.base.owned_folder import owned_folder
 from uncork.core.evidence.callbacks import CallbackCost
 from uncork.pycode.frames.stack import code_location
 from uncork.pycode.frames.value_origin import find_only_call
@@ -137,7 +137,7 @@ def _checkpoint(callback: Any, model: Any) -> CallbackCost:
     save = saver(weights_only=weights_only)
     name = "c.weights.h5" if weights_only else "c.keras"
     taken: list[float] = []
-    with tempfile.TemporaryDirectory(prefix="uncork-") as folder:
+    with owned_folder() as folder:
         while len(taken) <= _SAVES and sum(taken) < _LONG_S:
             begin = time.perf_counter()
             save(model, Path(folder, name))
