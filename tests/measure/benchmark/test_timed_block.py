@@ -7,6 +7,7 @@ import itertools
 import pytest
 
 from uncork.core.base.errors import NothingToMeasure
+from uncork.measure.benchmark import timed_block
 from uncork.measure.benchmark.timed_block import time_block
 
 
@@ -39,3 +40,12 @@ def test_an_error_of_the_training_comes_through():
 
     with pytest.raises(NothingToMeasure):
         time_block(executions(), 0.0, 1.0)
+
+
+@pytest.mark.parametrize(("execution_s", "warm"), [(0.5, 2), (4.0, 1), (30.0, 1)])
+def test_long_executions_warm_up_once(monkeypatch, execution_s, warm):
+    clock = itertools.count(0.0, execution_s)
+    monkeypatch.setattr(timed_block.time, "perf_counter", lambda: next(clock))
+    executions = iter(range(100))
+    timed_block._warm_up(executions, 0.0, 0)
+    assert next(executions) == warm

@@ -16,6 +16,8 @@ from typing import Final, Protocol
 from uncork.core.base.measurement import Comparison, Measurement, compare, pairs_to_prove, spread
 
 MIN_PAIRS = 3
+# Seconds after which steps are too long for more pairs than two.
+_MAX_FEW_PAIRS_S: Final = 15.0
 # Without a second value nobody knows what is noise.
 _FEWEST_ROUNDS: Final = 2
 MAX_PAIRS = 16
@@ -139,10 +141,14 @@ def compare_few_pairs(base: Runner, candidate: Runner, *, block_s: float) -> Tri
         block_s: Seconds of one block.
     """
     runners = (base, candidate)
-    ours, theirs = measure_blocks_interleaved(runners, block_s=block_s, rounds=MIN_PAIRS)
+    deadline_s = time.monotonic() + _MAX_FEW_PAIRS_S
+    ours, theirs = measure_blocks_interleaved(
+        runners, block_s=block_s, rounds=MIN_PAIRS, deadline_s=deadline_s
+    )
     least, most = _DOUBTFUL
     few = _compare(ours, theirs, 1.0, looking=False)
-    if least < few.ratio and (few.ratio < most or few.verdict == "not_proven"):
+    is_doubtful = few.ratio < most or few.verdict == "not_proven"
+    if least < few.ratio and is_doubtful and time.monotonic() < deadline_s:
         more = measure_blocks_interleaved(runners, block_s=block_s, rounds=_MORE * MIN_PAIRS)
         ours, theirs = ([*a, *b] for a, b in zip((ours, theirs), more, strict=True))
     found = _compare(ours, theirs, 1.0, looking=False)

@@ -37,6 +37,9 @@ def _turns(count: int) -> Iterator[int]:
 MIN_WARMUP_EXECUTIONS: Final = 2
 WARMUP_SHARE: Final = 0.25
 MAX_WARMUP_EXECUTIONS: Final = 64
+# Seconds: of executions as long as that one is enough, and no warm-up takes more than ten.
+_LONG_EXECUTION_S: Final = 3.0
+_MAX_WARMUP_S: Final = 10.0
 
 
 def time_block(
@@ -99,5 +102,6 @@ def _warm_up(executions: Iterator[int], seconds: float, least: int) -> None:
         steps += done
         warm_s = time.perf_counter() - started
         long_enough = warm_s >= WARMUP_SHARE * seconds or count >= MAX_WARMUP_EXECUTIONS
-        if count >= MIN_WARMUP_EXECUTIONS and steps >= least and long_enough:
+        enough = count >= MIN_WARMUP_EXECUTIONS or warm_s >= _LONG_EXECUTION_S
+        if (enough and steps >= least and long_enough) or warm_s >= _MAX_WARMUP_S:
             return
