@@ -103,6 +103,27 @@ def _expected(shapes: int, once: int, twice: int) -> float:
     return shapes + once * (once - 1) / (2 * (twice + 1))
 
 
+class RecordedBatches(Record, frozen=True, kw_only=True):
+    """Different batches of the input, kept in memory and trained on in turn; and how they came.
+
+    What a step takes longer on them than on one batch over and over is not the input's.
+
+    Attributes:
+        batch_count: How many.
+        new_step_s: Seconds of a step on a batch that the step meets for the first time, the very
+            first one aside.
+        known_step_s: Of a step on the same batches, met before.
+        start_s: From a new iterator to its first batch, beyond what a later one takes.
+        is_start_in_steps: The measured steps contain such starts: whole epochs were timed.
+    """
+
+    batch_count: int
+    new_step_s: float
+    known_step_s: float
+    start_s: float = 0.0
+    is_start_in_steps: bool = False
+
+
 class LargerReplicaBatch(Record, frozen=True, kw_only=True):
     """The step of several replicas with a larger batch.
 

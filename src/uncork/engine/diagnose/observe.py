@@ -37,6 +37,7 @@ from uncork.engine.diagnose.collect_evidence import (
     reuse_evidence,
     unmeasured_notes,
 )
+from uncork.engine.diagnose.contradictions import resolve_contradictions
 from uncork.engine.diagnose.precision_trials import measure_other_precision
 from uncork.engine.diagnose.time_breakdown import TimeBreakdown, measure_breakdown
 from uncork.engine.subject.subject import Subject
@@ -230,7 +231,10 @@ def observe(
         **precisions,
         **once,
     )
-    return judge(with_compile_share(found), machine)
+    agreed = resolve_contradictions(
+        subject, variant, with_compile_share(found), journal, block_s=seconds.block
+    )
+    return judge(agreed, machine)
 
 
 def with_disk(diagnosis: WorkloadDiagnosis, folder: str, journal: Journal) -> WorkloadDiagnosis:

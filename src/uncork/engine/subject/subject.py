@@ -12,7 +12,7 @@ from uncork.core.documents.plan import Proof
 from uncork.core.documents.workload import Workload
 from uncork.core.edits.edit import Guarantee
 from uncork.core.edits.step import DtypePolicy, Precision
-from uncork.core.evidence.batches import BatchSizeTrial, VaryingShapes
+from uncork.core.evidence.batches import BatchSizeTrial, RecordedBatches, VaryingShapes
 from uncork.core.evidence.callbacks import CallbackCost, CheckpointCost, Validation
 from uncork.core.evidence.correctness import KerasDefect, ReshuffledSplit
 from uncork.core.evidence.kernels import KernelGroup
@@ -312,6 +312,16 @@ class Subject(ABC):
             seconds: How long to look.
         """
         del step_s, seconds
+        return None
+
+    def measure_recorded_batches(self, variant: Variant, seconds: float) -> RecordedBatches | None:
+        """The step on different batches from memory; None where nobody can keep them.
+
+        Args:
+            variant: Which version.
+            seconds: How long to look.
+        """
+        del variant, seconds
         return None
 
     def measure_state_growth(self, seconds: float) -> StateGrowth | None:

@@ -26,7 +26,8 @@ _IN_FRAMEWORK: Final = (
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     """At most one finding, where it is known how long the training will take."""
     del machine
-    work, lines, loop = diagnosis.workload, diagnosis.startup_lines, diagnosis.unrolled_loop
+    work, loop = diagnosis.workload, diagnosis.unrolled_loop
+    lines = [line for line in diagnosis.startup_lines if line.kind == "line"]
     if not work.steps_per_epoch:
         return
     before_s = sum(line.seconds for line in lines)

@@ -1,0 +1,150 @@
+"""Pairs of figures that cannot both hold, and what the measurement that decides makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final, Literal
+
+from uncork.core.base.record import Record, replace
+from uncork.core.costmodel.run_breakdown import unexplained_wait_s
+from uncork.core.documents.diagnosis import MIN_PART_SHARE, WorkloadDiagnosis
+
+Deciding = Literal["recorded batches"]
+# Times as fast as the step can be, by its ceiling: more than noise.
+_TOO_FAST: Final = 1.1
+# Times as long on a batch that is new to the step: it was traced or compiled for it.
+_COMPILED: Final = 1.5
+
+
+class Contradiction(Record, frozen=True, kw_only=True):
+    """Two figures of one diagnosis that cannot both hold.
+
+    Attributes:
+        figures: Both, as a sentence without its end.
+        deciding: The measurement that says which one is wrong.
+    """
+
+    figures: str
+    deciding: Deciding = "recorded batches"
+
+
+def find_contradictions(diagnosis: WorkloadDiagnosis) -> tuple[Contradiction, ...]:
+    """All of :data:`PAIRS` that contradict each other in a diagnosis.
+
+    Args:
+        diagnosis: As measured, before :func:`decide`.
+    """
+    return tuple(found for pair in PAIRS for found in pair(diagnosis))
+
+
+def _wait_without_reason(diagnosis: WorkloadDiagnosis) -> Iterator[Contradiction]:
+    """Steps wait for an input that by itself is much faster."""
+    if unexplained_wait_s(diagnosis) > MIN_PART_SHARE * diagnosis.step_s:
+        yield Contradiction(
+            figures=(
+                f"steps wait {diagnosis.breakdown.get('input', 0.0):.0%} of their time for input, "
+                f"which alone supplies {diagnosis.ceilings['supply']:,.0f} samples/s where "
+                f"{diagnosis.measurement.samples_per_s:,.0f} are trained"
+            )
+        )
+
+
+def _faster_than_its_ceiling(diagnosis: WorkloadDiagnosis) -> Iterator[Contradiction]:
+    """The training is faster than its step on one batch from memory."""
+    ceiling = diagnosis.ceilings.get("consumer", 0.0)
+    measured = diagnosis.measurement.samples_per_s
+    if 0 < _TOO_FAST * ceiling < measured:
+        yield Contradiction(
+            figures=(
+                f"the training runs at {measured:,.0f} samples/s, its step alone, on one batch "
+                f"from memory, at {ceiling:,.0f}"
+            )
+        )
+
+
+def _epoch_longer_than_its_steps(diagnosis: WorkloadDiagnosis) -> Iterator[Contradiction]:
+    """A new iterator takes long until its first steps, which the time of a step does not show."""
+    steps, warmup_s = diagnosis.workload.steps_per_epoch or 0, diagnosis.measurement.warmup_s
+    epoch_s = steps * diagnosis.step_s
+    if epoch_s > 0 and warmup_s > MIN_PART_SHARE * (epoch_s + warmup_s) and warmup_s > _WARM_S:
+        yield Contradiction(
+            figures=(
+                f"the {steps:,} steps of an epoch take {epoch_s:.2g} s; from a new iterator to "
+                f"steps of steady length it takes {warmup_s:.2g} s"
+            )
+        )
+
+
+# Seconds of a block that pass before it is timed in any case.
+_WARM_S: Final = 1.0
+PAIRS: Final[tuple[Callable[[WorkloadDiagnosis], Iterator[Contradiction]], ...]] = (
+    _wait_without_reason,
+    _faster_than_its_ceiling,
+    _epoch_longer_than_its_steps,
+)
+
+
+def decide(diagnosis: WorkloadDiagnosis) -> WorkloadDiagnosis:
+    """The same, its shares by what different batches from memory have shown.
+
+    What a batch takes when the step meets it for the first time, and no more when it comes again,
+    is compiling. What all of them take longer than one batch over and over is the step's own. What
+    is left does come from the input: it is slower beside the step than alone.
+
+    Args:
+        diagnosis: With its ``recorded_batches``; any other stays as it is.
+    """
+    kept = diagnosis.recorded_batches
+    if kept is None or kept.known_step_s <= 0:
+        return diagnosis
+    return _moved(_with_ceiling(diagnosis, kept.known_step_s))
+
+
+def _with_ceiling(diagnosis: WorkloadDiagnosis, known_step_s: float) -> WorkloadDiagnosis:
+    """With the step's own time on different batches, where one batch stood for them badly."""
+    samples = diagnosis.measurement.samples_per_s * diagnosis.step_s
+    alone_s = diagnosis.step_s * diagnosis.resident_share
+    if 1 / _TOO_FAST < known_step_s / alone_s < _TOO_FAST:
+        return diagnosis
+    waited = min(1.0, max(0.0, 1.0 - known_step_s / diagnosis.step_s))
+    waited -= min(waited, diagnosis.breakdown.get("compile", 0.0))
+    ceiling = min(known_step_s, diagnosis.step_s)
+    return replace(
+        _with_wait(diagnosis, waited),
+        ceilings={**diagnosis.ceilings, "consumer": samples / ceiling},
+        headroom=max(1.0, diagnosis.step_s / ceiling),
+    )
+
+
+def _moved(diagnosis: WorkloadDiagnosis) -> WorkloadDiagnosis:
+    """With what new batches take moved from the wait for input to compiling."""
+    kept = diagnosis.recorded_batches
+    assert kept is not None
+    if kept.new_step_s < _COMPILED * kept.known_step_s:
+        return diagnosis
+    waited, supply = diagnosis.breakdown.get("input", 0.0), diagnosis.ceilings.get("supply", 0.0)
+    own = min(waited, diagnosis.measurement.samples_per_s / supply) if supply > 0 else 0.0
+    anew = min(waited - own, (kept.new_step_s - kept.known_step_s) / diagnosis.step_s)
+    compiling = diagnosis.breakdown.get("compile", 0.0) + anew
+    found = _with_wait(diagnosis, waited - anew)
+    step = found.breakdown.get("step", 0.0) - anew  # given to the step by the shorter wait
+    return replace(found, breakdown={**found.breakdown, "step": step, "compile": compiling})
+
+
+def _with_wait(diagnosis: WorkloadDiagnosis, waited: float) -> WorkloadDiagnosis:
+    """With another share of waiting for input; what it loses or gains is the step's."""
+    before = diagnosis.breakdown.get("input", 0.0)
+    step = diagnosis.breakdown.get("step", 0.0) + before - waited
+    breakdown = {**diagnosis.breakdown, "input": waited, "step": max(0.0, step)}
+    if step < 0:  # of what was taken for Python or noise
+        left = 1.0 - waited - breakdown.get("compile", 0.0)
+        others = [name for name in breakdown if name not in ("input", "compile")]
+        whole = sum(breakdown[name] for name in others) or 1.0
+        breakdown |= {name: breakdown[name] * left / whole for name in others}
+    intervals = {name: each for name, each in diagnosis.breakdown_intervals.items()}
+    if "input" in intervals and before > 0:
+        found, part = intervals["input"], waited / before
+        high = None if found.high is None else found.high * part
+        ends = {"median": found.median * part, "low": found.low * part, "high": high}
+        intervals["input"] = replace(found, **ends)
+    return replace(diagnosis, breakdown=breakdown, breakdown_intervals=intervals)
