@@ -67,12 +67,25 @@ def run_parts(diagnosis: WorkloadDiagnosis) -> tuple[RunPart, ...]:
     beside_s = run.seconds - step_count(diagnosis, run.scope) * diagnosis.step_s
     if run.scope == "a step" or beside_s < _WORTH_SHOWING * run.seconds:
         return ()
-    shown = [part for part in run.parts if run.share(part) >= _WORTH_A_ROW]
-    rows = [
-        RunPart(label=_label(part), seconds=part.seconds, share=run.share(part), at=part.at)
-        for part in shown
+    rows = _merged(run)
+    shown = [row for row in rows if row.share >= _WORTH_A_ROW]
+    return (*shown, *_rest(run, sum(row.seconds for row in shown)))
+
+
+def _merged(run: RunBreakdown) -> list[RunPart]:
+    """One row for each label, at the line of its longest part."""
+    by_label: dict[str, list[run_breakdown.RunPart]] = {}
+    for part in run.parts:
+        by_label.setdefault(_label(part), []).append(part)
+    return [
+        RunPart(
+            label=label,
+            seconds=sum(part.seconds for part in parts),
+            share=sum(run.share(part) for part in parts),
+            at=max(parts, key=lambda part: part.seconds).at,
+        )
+        for label, parts in by_label.items()
     ]
-    return (*rows, *_rest(run, sum(part.seconds for part in shown)))
 
 
 def no_cause_text(diagnosis: WorkloadDiagnosis) -> str:
