@@ -111,6 +111,14 @@ def test_what_a_line_calls_in_tensorflow_is_told_apart():
     assert in_framework
 
 
+def test_what_uncork_does_itself_is_no_line_of_the_script(monkeypatch):
+    owners = iter(["uncork", "library", "user"])
+    monkeypatch.setattr(start_times, "code_owner", lambda frame: next(owners))
+    assert _users_line(sys._getframe()) is None
+    owners = iter(["library", "uncork", "user"])  # imported through a hook of Uncork's
+    assert _users_line(sys._getframe()) is not None
+
+
 def _importing(frame):
     while not frame.f_code.co_filename.startswith("<frozen importlib"):
         frame = frame.f_back

@@ -72,8 +72,9 @@ class StartupSampler:
             if line_s >= _LEAST_S
         )
         others = Counter({line: s for line, s in seconds.items() if s < _LEAST_S})
-        together = (("imports", Counter(self._import_s)), ("other lines", others))
-        return (*lines, *(made for kind, each in together if (made := _together(kind, each))))
+        imports = _together("imports", Counter(self._import_s))
+        rest = _together("other lines", others)
+        return (*lines, *(each for each in (imports, rest) if each))
 
     def _look(self, watched: int) -> None:
         before = time.perf_counter()
@@ -100,13 +101,18 @@ def _together(kind: StartupKind, seconds: Counter[tuple[str, int]]) -> StartupLi
 def _users_line(frame: FrameType | None) -> tuple[tuple[str, int], bool, bool] | None:
     """The innermost of the user's lines, whether it calls TensorFlow or Keras, and imports.
 
-    Of an import it is the line that asks for it; None where none is the user's.
+    Of an import it is the line that asks for it. None where none is the user's, or Uncork itself
+    is at work, which no other run of the script would be.
     """
-    in_framework = imports = False
+    in_framework = imports = is_others = False
     for each in iterate_frames(frame):
-        imports = imports or each.f_code.co_filename.startswith(_IMPORTS)
+        is_importing = each.f_code.co_filename.startswith(_IMPORTS)
+        imports = imports or is_importing
         who = code_owner(each)
         if who == "user":
             return (each.f_code.co_filename, each.f_lineno), in_framework, imports
+        if who == "uncork" and not is_others:
+            return None
+        is_others = is_others or not is_importing
         in_framework = in_framework or who in ("tensorflow", "keras")
     return None
