@@ -165,3 +165,19 @@ def test_seconds_between_epochs_are_input_of_their_own():
     names = {part.name: part.seconds for part in break_down_run(found).parts}
     steps_s = 3120 * found.step_s
     assert names["between epochs"] == pytest.approx(0.25 * steps_s)
+
+
+def test_what_a_loop_of_one_s_own_does_beside_its_step_is_the_host_s():
+    loop = {**RUN, "kind": "custom_loop", "model": None}
+    found = observed(step_s=0.1, shares={"input": 0.9, "step": 0.1}, workload=loop)
+    run = break_down_run(replace(found, ceilings={**found.ceilings, "supply": 32_000.0}))
+    names = {(part.group, part.name): part.seconds for part in run.parts}
+    assert names["host", "beside the step"] == pytest.approx(17.8)
+    assert names["input", ""] == pytest.approx(0.2)
+    assert run.unexplained_share == 0.0
+
+
+def test_shares_that_were_not_measured_are_unexplained():
+    run = break_down_run(observed(step_s=0.1, workload=RUN))
+    assert run.unexplained_share == 1.0
+    assert run.parts[0].name == "not measured"

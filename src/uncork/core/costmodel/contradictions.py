@@ -29,11 +29,15 @@ class Contradiction(Record, frozen=True, kw_only=True):
 
 
 def find_contradictions(diagnosis: WorkloadDiagnosis) -> tuple[Contradiction, ...]:
-    """All of :data:`PAIRS` that contradict each other in a diagnosis.
+    """All of :data:`PAIRS` that contradict each other in a diagnosis of a ``fit``.
+
+    A loop of the user's own waits for whatever stands in it beside its step, input or not.
 
     Args:
         diagnosis: As measured, before :func:`decide`.
     """
+    if diagnosis.workload.kind != "fit" or diagnosis.workload.is_fit_in_loop:
+        return ()
     return tuple(found for pair in PAIRS for found in pair(diagnosis))
 
 

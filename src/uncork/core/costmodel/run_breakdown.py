@@ -25,6 +25,8 @@ Scope = Literal["the whole run", "an epoch", "a step"]
 NEAR_CEILING: Final = 1.1
 # Seconds of what comes once in a run. Nobody mends a second of a training, however short that is.
 _NOTICED_S: Final = 1.0
+# Of a step: sums of floats.
+_ROUNDING: Final = 1e-9
 # Times as long as the input needs by itself: beyond that, a wait is not explained by it.
 _CONTRADICTION: Final = 2.0
 
@@ -144,7 +146,8 @@ def unexplained_wait_s(diagnosis: WorkloadDiagnosis) -> float:
     if supply <= 0 or diagnosis.recorded_batches is not None:
         return 0.0
     waited_s = diagnosis.breakdown.get("input", 0.0) * diagnosis.step_s
-    explained_s = waited_s - _retraced_s(diagnosis).get("input", 0.0)
+    between_s = (diagnosis.measurement.between_epochs_share or 0.0) * diagnosis.step_s
+    explained_s = waited_s - _retraced_s(diagnosis).get("input", 0.0) - between_s
     own_s = diagnosis.measurement.samples_per_s * diagnosis.step_s / supply
     return explained_s - own_s if explained_s > _CONTRADICTION * own_s else 0.0
 
@@ -224,14 +227,20 @@ def _of_steps(diagnosis: WorkloadDiagnosis, steps: int, scope: Scope) -> Iterato
         name: steps * max(0.0, diagnosis.breakdown.get(name, 0.0) * step_s - again.get(name, 0.0))
         for name in ("input", "host", "step", "unknown")
     }
+    missing = 1.0 - sum(diagnosis.breakdown.values())
+    missing = missing if missing > _ROUNDING else 0.0
     odd_s = min(taken["input"], steps * unexplained_wait_s(diagnosis))
     yield from _input(diagnosis, taken["input"] - odd_s, steps * step_s, scope)
     work = diagnosis.workload
     between = "between fits" if work.is_fit_in_loop else ""
     yield RunPart(group="host", name=between, seconds=taken["host"], at=work.at)
+    if work.kind == "custom_loop":  # whose lines beside the step are in what it waits
+        yield RunPart(group="host", name="beside the step", seconds=odd_s, at=work.at)
+        odd_s = 0.0
     yield from _growth(diagnosis, steps)
     yield from _phases(diagnosis, taken["step"], steps)
     yield RunPart(group="unexplained", name="within noise", seconds=taken["unknown"])
+    yield RunPart(group="unexplained", name="not measured", seconds=missing * steps * step_s)
     yield RunPart(group="unexplained", name="waiting, not for input", seconds=odd_s)
 
 

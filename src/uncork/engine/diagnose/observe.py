@@ -224,7 +224,7 @@ def observe(
         startup_lines=subject.startup_lines,
         first_step_s=earlier.first_step_s
         if earlier
-        else max(shares.traced_s, subject.first_step_s),
+        else max(shares.traced_s, shares.first_step_s, subject.first_step_s),
         unrolled_loop=earlier.unrolled_loop
         if earlier
         else subject.find_unrolled_loop(shares.traced_s),

@@ -100,6 +100,14 @@ class Subject(ABC):
     def resident_runner(self, variant: Variant) -> VariantRunner:
         """The version's step fed with one batch from memory: its ceiling."""
 
+    def prime_step(self, variant: Variant) -> tuple[float, int]:
+        """Trace and compile the resident step: seconds, and how many steps ran meanwhile.
+
+        No seconds where the script's own first step is past, or several shapes are compiled.
+        """
+        del variant
+        return 0.0, 0
+
     def grouped_runner(self, variant: Variant, resident_s: float) -> VariantRunner | None:
         """The resident step without most of the Python between two steps, primed.
 

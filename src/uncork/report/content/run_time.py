@@ -28,8 +28,10 @@ _LABELS: Final = {
     ("input", "start"): "starting the input",
     ("input", "between epochs"): "between epochs",
     ("host", ""): "Python between steps",
+    ("host", "beside the step"): "the loop beside its step",
     ("host", "between fits"): "between calls of fit",
     ("unexplained", "within noise"): "unexplained, within noise",
+    ("unexplained", "not measured"): "unexplained, not measured",
     ("unexplained", "waiting, not for input"): "unexplained, waiting but not for input",
 }
 

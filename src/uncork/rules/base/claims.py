@@ -56,14 +56,15 @@ GROUPS_BY_CAUSE: Final[dict[Cause, tuple[Group, ...]]] = {
     "validation_time": ("validation",),
     "saving_time": ("saving",),
 }
-# What a finding may say that its share and its bound are of.
+# What a finding may say that its share and its bound are of; of the epochs all but what comes once.
 _PARTS_OF: Final[dict[str, tuple[Group, ...]]] = {
     "the step": _OF_STEPS,
     "the training": (*_OF_STEPS, "compile"),
-    "an epoch": (*_OF_STEPS, "callbacks", "validation"),
+    "an epoch": (*_OF_STEPS, "compile", "callbacks", "validation"),
     "an epoch and its validation": (*_OF_STEPS, "validation"),
     "the whole run": GROUPS,
 }
+_ONCE: Final = ("first step",)
 
 
 @dataclass
@@ -81,17 +82,27 @@ class Claims:
     claimed_s: dict[Group, dict[Cause, float]] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.left_s = {group: self.breakdown.group_s(group) for group in GROUPS}
+        self.left_s = {group: self._most_s(group) for group in GROUPS}
         self.claimed_s = {group: {} for group in GROUPS}
 
     def saved_s(self, finding: Finding) -> float:
         """Seconds of the run that go away with a finding at most, by itself."""
         groups = _PARTS_OF.get(finding.share_of, _OF_STEPS)
-        base_s = sum(self.breakdown.group_s(group) for group in groups)
+        base_s = sum(
+            part.seconds
+            for part in self.breakdown.parts
+            if part.group in groups and (groups == GROUPS or part.name not in _ONCE)
+        )
         if finding.share_of == "the step" and finding.cause in ("callbacks", "retracing"):
             base_s += self.breakdown.group_s("callbacks")  # of a batch, which come beside the step
-        within_s = sum(self.breakdown.group_s(group) for group in _groups(finding))
-        return min((1 - 1 / max(1.0, finding.upper_bound)) * base_s, within_s)
+        most_s = sum(self._most_s(group) for group in _groups(finding))
+        return min((1 - 1 / max(1.0, finding.upper_bound)) * base_s, most_s)
+
+    def _most_s(self, group: Group) -> float:
+        """Seconds of a group that may go away."""
+        if group in ("setup", "compile"):
+            return self.breakdown.avoidable_s(group)
+        return self.breakdown.group_s(group)
 
     def take(self, finding: Finding) -> Finding:
         """The finding with what it saves of the run, and with what of that no other one did."""
@@ -122,7 +133,7 @@ class Claims:
         0 as well where findings claim at least half of the group: it has a name then.
         """
         whole_s, all_s = self.breakdown.seconds, self.breakdown.avoidable_s(group)
-        left_s = max(0.0, self.left_s[group] - (self.breakdown.group_s(group) - all_s))
+        left_s = self.left_s[group]
         return left_s / whole_s if left_s > all_s * _GOOD_PART else 0.0
 
 
