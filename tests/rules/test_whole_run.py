@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from records import MACHINE, observed, stage
 from uncork.core.base.record import replace
 from uncork.core.costmodel.run_breakdown import break_down_run, is_near_ceiling
-from uncork.core.documents.diagnosis import MIN_PART_SHARE, WorkloadDiagnosis
+from uncork.core.documents.diagnosis import GENERAL_CAUSES, MIN_PART_SHARE, WorkloadDiagnosis
 from uncork.core.evidence.batches import RecordedBatches
 from uncork.core.evidence.callbacks import CallbackCost, CheckpointCost, Validation
 from uncork.core.evidence.loop import StartupLine
-from uncork.rules.base.claims import GROUPS_BY_CAUSE
+from uncork.rules.base.claims import GROUPS_BY_CAUSE, lies_in_same_group
 from uncork.rules.judge import judge
 from uncork.rules.unclaimed import CAUSES
 
@@ -132,5 +132,9 @@ def test_healthy_is_said_only_near_the_ceiling(found):
 @given(diagnoses())
 def test_what_costs_more_of_the_run_comes_first(found):
     speed = [f for f in judge(found, MACHINE).findings if f.severity == "speed"]
-    shares = [f.run_share or 0.0 for f in speed if f.cause != "healthy"]
+    known = [f for f in speed if f.cause != "healthy" and f.cause not in GENERAL_CAUSES]
+    shares = [f.run_share or 0.0 for f in known]
     assert shares == sorted(shares, reverse=True)
+    for general in (f for f in speed if f.cause in GENERAL_CAUSES):
+        behind = speed[speed.index(general) :]
+        assert not any(lies_in_same_group(f, general) for f in behind if f in known)

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from uncork.core.base.machine import Machine
 from uncork.core.base.record import replace
 from uncork.core.costmodel.run_breakdown import RunBreakdown, break_down_run
-from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
+from uncork.core.documents.diagnosis import GENERAL_CAUSES, Finding, WorkloadDiagnosis
 from uncork.rules import healthy, unclaimed
-from uncork.rules.base.claims import Claims, claim_in_order
+from uncork.rules.base.claims import Claims, claim_in_order, lies_in_same_group
 from uncork.rules.correctness import (
     keras_defects,
     leaking_split,
@@ -140,7 +140,12 @@ def _promises(findings: Sequence[Finding]) -> bool:
 def _ranked(findings: Sequence[Finding], run: RunBreakdown) -> list[Finding]:
     """By what of the whole run each saves; none is promised what another one saves before it."""
     claims = Claims(run)
-    return claim_in_order(sorted(findings, key=lambda each: _rank(each, claims)), run)
+    saved_s = {id(each): claims.saved_s(each) for each in findings}
+    for each in findings:
+        if each.cause in GENERAL_CAUSES:  # behind a finding that says more of the same time
+            able = [f for f in findings if f is not each and lies_in_same_group(f, each)]
+            saved_s[id(each)] = min([saved_s[id(each)], *(saved_s[id(f)] for f in able)])
+    return claim_in_order(sorted(findings, key=lambda each: _rank(each, saved_s[id(each)])), run)
 
 
 def _without_waiting_lines(diagnosis: WorkloadDiagnosis, machine: Machine) -> WorkloadDiagnosis:
@@ -172,8 +177,9 @@ def _saved(finding: Finding) -> float:
     return 1 - 1 / finding.upper_bound
 
 
-def _rank(finding: Finding, claims: Claims) -> tuple[int, float, float]:
+def _rank(finding: Finding, saved_s: float) -> tuple[int, float, bool, float]:
     """What the environment hides comes first where its cost is unknown."""
     is_bounded = finding.severity == "environment" and finding.upper_bound > 1
     severity = "speed" if is_bounded else finding.severity
-    return _SEVERITIES.index(severity), -claims.saved_s(finding), -finding.upper_bound
+    is_general = finding.cause in GENERAL_CAUSES
+    return _SEVERITIES.index(severity), -saved_s, is_general, -finding.upper_bound

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final, Literal
 
+from uncork.core.base.measurement import Spread
 from uncork.core.base.record import Record, replace
 from uncork.core.costmodel.run_breakdown import unexplained_wait_s
 from uncork.core.documents.diagnosis import MIN_PART_SHARE, WorkloadDiagnosis
+from uncork.core.evidence.batches import RecordedBatches
 
 Deciding = Literal["recorded batches"]
 # Times as fast as the step can be, by its ceiling: more than noise.
@@ -91,9 +93,9 @@ PAIRS: Final[tuple[Callable[[WorkloadDiagnosis], Iterator[Contradiction]], ...]]
 def decide(diagnosis: WorkloadDiagnosis) -> WorkloadDiagnosis:
     """The same, its shares by what different batches from memory have shown.
 
-    What a batch takes when the step meets it for the first time, and no more when it comes again,
-    is compiling. What all of them take longer than one batch over and over is the step's own. What
-    is left does come from the input: it is slower beside the step than alone.
+    What the training takes longer than on all of them is the wait; the rest is the step's own. Of
+    the wait, what a batch takes when the step meets it for the first time, and no more when it
+    comes again, is compiling.
 
     Args:
         diagnosis: With its ``recorded_batches``; any other stays as it is.
@@ -101,54 +103,61 @@ def decide(diagnosis: WorkloadDiagnosis) -> WorkloadDiagnosis:
     kept = diagnosis.recorded_batches
     if kept is None or kept.known_step_s <= 0:
         return diagnosis
-    return _moved(_with_ceiling(diagnosis, kept.known_step_s))
+    return _with_compiling(_with_wait(diagnosis, _wait(diagnosis, kept)), kept)
 
 
-def _with_ceiling(diagnosis: WorkloadDiagnosis, known_step_s: float) -> WorkloadDiagnosis:
-    """With the step's own time on different batches, where one batch stood for them badly."""
-    samples = diagnosis.measurement.samples_per_s * diagnosis.step_s
-    alone_s = diagnosis.step_s * diagnosis.resident_share
-    if 1 / _TOO_FAST < known_step_s / alone_s < _TOO_FAST:
-        return diagnosis
-    waited = min(1.0, max(0.0, 1.0 - known_step_s / diagnosis.step_s))
-    waited -= min(waited, diagnosis.breakdown.get("compile", 0.0))
-    ceiling = min(known_step_s, diagnosis.step_s)
+def _wait(diagnosis: WorkloadDiagnosis, kept: RecordedBatches) -> Spread:
+    """Part of a step that is lost beyond the step on different batches from memory.
+
+    Of two measurements of it the smaller one, where the input by itself is fast: it says so, too.
+    """
+    step = 1.0 - kept.known_step_s / diagnosis.step_s
+    found = kept.wait or Spread(median=step, low=step, high=step, n=1)
+    before = diagnosis.breakdown_intervals.get("input")
+    is_waiting = diagnosis.breakdown.get("input", 0.0) > 0
+    if before is not None and is_waiting and before.median < found.median:
+        return before
+    return found
+
+
+def _with_wait(diagnosis: WorkloadDiagnosis, wait: Spread) -> WorkloadDiagnosis:
+    """With another share of waiting for input; what it loses or gains is the step's."""
+    others = ("host", "unknown", "compile")
+    taken = {name: diagnosis.breakdown.get(name, 0.0) for name in others}
+    if diagnosis.breakdown.get("input", 0.0) <= 0:  # its noise is told anew
+        taken["unknown"] = 0.0
+    left = max(0.0, 1.0 - sum(taken.values()))
+    waited = min(left, max(0.0, wait.median))
+    is_proven = wait.low > 0
+    breakdown = {
+        **diagnosis.breakdown,
+        **{name: share for name, share in taken.items() if name in diagnosis.breakdown},
+        "input": waited if is_proven else 0.0,
+        "step": left - waited,
+        "unknown": taken["unknown"] + (0.0 if is_proven else waited),
+    }
+    samples_per_s = diagnosis.measurement.samples_per_s
+    speedup = 1.0 / max(1e-9, 1.0 - waited - taken["compile"])
     return replace(
-        _with_wait(diagnosis, waited),
-        ceilings={**diagnosis.ceilings, "consumer": samples / ceiling},
-        headroom=max(1.0, diagnosis.step_s / ceiling),
+        diagnosis,
+        breakdown=breakdown,
+        breakdown_intervals={**diagnosis.breakdown_intervals, "input": wait},
+        ceilings={**diagnosis.ceilings, "consumer": samples_per_s * speedup},
+        headroom=max(1.0, speedup),
     )
 
 
-def _moved(diagnosis: WorkloadDiagnosis) -> WorkloadDiagnosis:
+def _with_compiling(diagnosis: WorkloadDiagnosis, kept: RecordedBatches) -> WorkloadDiagnosis:
     """With what new batches take moved from the wait for input to compiling."""
-    kept = diagnosis.recorded_batches
-    assert kept is not None
-    if kept.new_step_s < _COMPILED * kept.known_step_s:
-        return diagnosis
     waited, supply = diagnosis.breakdown.get("input", 0.0), diagnosis.ceilings.get("supply", 0.0)
+    if kept.new_step_s < _COMPILED * kept.known_step_s or waited <= 0:
+        return diagnosis
     own = min(waited, diagnosis.measurement.samples_per_s / supply) if supply > 0 else 0.0
     anew = min(waited - own, (kept.new_step_s - kept.known_step_s) / diagnosis.step_s)
     compiling = diagnosis.breakdown.get("compile", 0.0) + anew
-    found = _with_wait(diagnosis, waited - anew)
-    step = found.breakdown.get("step", 0.0) - anew  # given to the step by the shorter wait
-    return replace(found, breakdown={**found.breakdown, "step": step, "compile": compiling})
-
-
-def _with_wait(diagnosis: WorkloadDiagnosis, waited: float) -> WorkloadDiagnosis:
-    """With another share of waiting for input; what it loses or gains is the step's."""
-    before = diagnosis.breakdown.get("input", 0.0)
-    step = diagnosis.breakdown.get("step", 0.0) + before - waited
-    breakdown = {**diagnosis.breakdown, "input": waited, "step": max(0.0, step)}
-    if step < 0:  # of what was taken for Python or noise
-        left = 1.0 - waited - breakdown.get("compile", 0.0)
-        others = [name for name in breakdown if name not in ("input", "compile")]
-        whole = sum(breakdown[name] for name in others) or 1.0
-        breakdown |= {name: breakdown[name] * left / whole for name in others}
-    intervals = {name: each for name, each in diagnosis.breakdown_intervals.items()}
-    if "input" in intervals and before > 0:
-        found, part = intervals["input"], waited / before
-        high = None if found.high is None else found.high * part
-        ends = {"median": found.median * part, "low": found.low * part, "high": high}
-        intervals["input"] = replace(found, **ends)
+    breakdown = {**diagnosis.breakdown, "input": waited - anew, "compile": compiling}
+    found, part = diagnosis.breakdown_intervals["input"], (waited - anew) / waited
+    high = None if found.high is None else found.high * part
+    ends = {"median": found.median * part, "low": found.low * part, "high": high}
+    intervals = {**diagnosis.breakdown_intervals, "input": replace(found, **ends)}
     return replace(diagnosis, breakdown=breakdown, breakdown_intervals=intervals)

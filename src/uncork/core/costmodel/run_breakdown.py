@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, Literal
 
-from uncork.core.base.record import Record
+from uncork.core.base.record import Record, replace
 from uncork.core.costmodel.compile_time import estimate_compile_time
 from uncork.core.documents.diagnosis import MIN_PART_SHARE, WorkloadDiagnosis
 from uncork.core.evidence.callbacks import CallbackCost
@@ -41,6 +41,7 @@ class RunPart(Record, frozen=True, kw_only=True):
         least_s: Of these, what the same training takes at its ceiling.
         at: ``file.py:line``; None where no line is known.
         count: How often it comes; 0 where that says nothing.
+        is_in_steps: It is in the measured time of a step, and not beside it.
     """
 
     group: Group
@@ -49,6 +50,7 @@ class RunPart(Record, frozen=True, kw_only=True):
     least_s: float = 0.0
     at: str | None = None
     count: int = 0
+    is_in_steps: bool = False
 
 
 class RunBreakdown(Record, frozen=True, kw_only=True):
@@ -139,11 +141,11 @@ def epoch_count(diagnosis: WorkloadDiagnosis, scope: Scope) -> int:
 def unexplained_wait_s(diagnosis: WorkloadDiagnosis) -> float:
     """Seconds of a step that wait for an input which by itself is much faster.
 
-    0 where the batches kept in memory were tried: then what is left does come from the input, which
-    is slower beside the step than alone.
+    The input may be slower beside the step than alone, and slow the step down; not by more than
+    its own time.
     """
     supply = diagnosis.ceilings.get("supply", 0.0)
-    if supply <= 0 or diagnosis.recorded_batches is not None:
+    if supply <= 0:
         return 0.0
     waited_s = diagnosis.breakdown.get("input", 0.0) * diagnosis.step_s
     between_s = (diagnosis.measurement.between_epochs_share or 0.0) * diagnosis.step_s
@@ -163,7 +165,10 @@ def _parts(diagnosis: WorkloadDiagnosis, scope: Scope) -> Iterator[RunPart]:
     if scope == "the whole run":
         yield from _once(diagnosis)
     yield from _compiling(diagnosis, scope)
-    yield from _of_steps(diagnosis, step_count(diagnosis, scope), scope)
+    for part in _of_steps(diagnosis, step_count(diagnosis, scope), scope):
+        is_start = part.name == "start" and not _is_start_in_steps(diagnosis)
+        yield replace(part, is_in_steps=not is_start)
+    yield from _growth(diagnosis, step_count(diagnosis, scope))
     yield from _callbacks(diagnosis, scope)
     if scope != "a step":
         yield from _after_epochs(diagnosis, scope)
@@ -193,10 +198,15 @@ def _compiling(diagnosis: WorkloadDiagnosis, scope: Scope) -> Iterator[RunPart]:
     if anew is not None and shapes is not None:
         seconds, count = anew.expected_compile_s, round(shapes.expected_shape_count)
     yield RunPart(
-        group="compile", name="new shapes", seconds=seconds, at=work.step_setup_at, count=count
+        group="compile",
+        name="new shapes",
+        seconds=seconds,
+        at=work.step_setup_at,
+        count=count,
+        is_in_steps=diagnosis.breakdown.get("compile", 0.0) > 0,
     )
     again_s = steps * sum(_retraced_s(diagnosis).values())
-    yield RunPart(group="compile", name="again", seconds=again_s, at=work.at)
+    yield RunPart(group="compile", name="again", seconds=again_s, at=work.at, is_in_steps=True)
     made, epochs = diagnosis.recreated_function, epoch_count(diagnosis, scope)
     if made is not None:
         seconds = epochs * max(0.0, made.first_call_extra_s)
@@ -237,7 +247,6 @@ def _of_steps(diagnosis: WorkloadDiagnosis, steps: int, scope: Scope) -> Iterato
     if work.kind == "custom_loop":  # whose lines beside the step are in what it waits
         yield RunPart(group="host", name="beside the step", seconds=odd_s, at=work.at)
         odd_s = 0.0
-    yield from _growth(diagnosis, steps)
     yield from _phases(diagnosis, taken["step"], steps)
     yield RunPart(group="unexplained", name="within noise", seconds=taken["unknown"])
     yield RunPart(group="unexplained", name="not measured", seconds=missing * steps * step_s)
@@ -250,7 +259,7 @@ def _input(
     """Starting anew, ending an epoch, and waiting for batches."""
     kept, epochs = diagnosis.recorded_batches, epoch_count(diagnosis, scope)
     start_s = epochs * kept.start_s if kept else 0.0
-    if kept and kept.is_start_in_steps:
+    if _is_start_in_steps(diagnosis):
         start_s = min(waited_s, start_s)
         waited_s -= start_s
     between_s = min(waited_s, steps_s * (diagnosis.measurement.between_epochs_share or 0.0))
@@ -258,6 +267,11 @@ def _input(
     yield RunPart(group="input", name="start", seconds=start_s, at=at, count=epochs)
     yield RunPart(group="input", name="between epochs", seconds=between_s, at=diagnosis.workload.at)
     yield RunPart(group="input", seconds=waited_s - between_s, at=at)
+
+
+def _is_start_in_steps(diagnosis: WorkloadDiagnosis) -> bool:
+    kept = diagnosis.recorded_batches
+    return kept is not None and kept.is_start_in_steps
 
 
 def _growth(diagnosis: WorkloadDiagnosis, steps: int) -> Iterator[RunPart]:

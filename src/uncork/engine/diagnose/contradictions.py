@@ -63,4 +63,6 @@ def _notes(
         f"{kept.new_step_s * 1e3:.3g} ms the first time and {kept.known_step_s * 1e3:.3g} ms "
         f"later; a new iterator takes {kept.start_s:.2g} s to start"
     )
+    if kept.wait is not None:
+        seen += f"; the training loses {max(0.0, kept.wait.median):.0%} of a step beside that"
     return tuple(f"{each.figures}: measured again, {seen}" for each in contradictions)

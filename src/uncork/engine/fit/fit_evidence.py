@@ -9,6 +9,7 @@ import keras
 import tensorflow as tf
 
 from uncork.compat.keras3.model_state import compile_metrics
+from uncork.core.base.measurement import spread
 from uncork.core.base.record import replace
 from uncork.core.documents.plan import Proof
 from uncork.core.edits.edit import Guarantee
@@ -23,6 +24,7 @@ from uncork.engine.fit.primed_runner import PrimedRunner
 from uncork.engine.fit.validation import ValidationTrial
 from uncork.engine.fit.variant_runners import FitRunnerSubject
 from uncork.engine.subject.subject import LARGER_BATCH_FACTOR
+from uncork.measure.benchmark.interleave import measure_blocks_interleaved
 from uncork.measure.machine.probe import available_memory_bytes
 from uncork.pipeline.analysis.reshuffled_split import find_reshuffled_split
 from uncork.pipeline.ir.tree import read_pipeline
@@ -46,6 +48,8 @@ from uncork.training.variant import Variant, VariantRunner
 
 # Seconds in which batches are read for their shapes.
 _READ_S: Final = 2.0
+# In which the training and its batches from memory are measured in turn.
+_ROUNDS: Final = 4
 # Of what is looked at in a confirming process.
 _BLOCK_S: Final = 0.8
 
@@ -154,7 +158,14 @@ class FitEvidenceSubject(FitRunnerSubject):
             self.snapshot,
             float(self.workload.batch_size or 1),
         )
-        return measure_recorded_batches(runner, batches, seconds, start_s=start_s)
+        found = measure_recorded_batches(runner, batches, seconds, start_s=start_s)
+        if found is None:
+            return None
+        runners = [self.runner(variant), PrimedRunner(runner, None)]
+        blocks = measure_blocks_interleaved(runners, block_s=seconds / _ROUNDS, rounds=_ROUNDS)
+        whole, alone = ([b.wall_s / b.steps for b in each] for each in blocks)
+        lost = [(w - a) / max(w, a) for w, a in zip(whole, alone, strict=True)]
+        return replace(found, wait=spread(lost))
 
     def measure_state_growth(self, seconds: float) -> StateGrowth | None:
         """What the model's own step lets grow."""

@@ -14,7 +14,6 @@ from uncork.core.base.record import replace
 from uncork.core.costmodel.run_breakdown import GROUPS, Group, RunBreakdown
 from uncork.core.documents.diagnosis import Cause, Finding
 
-_OF_STEPS: Final[tuple[Group, ...]] = ("input", "host", "step", "unexplained")
 _INPUT: Final[tuple[Group, ...]] = ("input", "host", "step", "unexplained")
 _HOST: Final[tuple[Group, ...]] = ("host", "input", "step", "unexplained")
 _STEP: Final[tuple[Group, ...]] = ("step", "host", "input", "unexplained")
@@ -56,15 +55,15 @@ GROUPS_BY_CAUSE: Final[dict[Cause, tuple[Group, ...]]] = {
     "validation_time": ("validation",),
     "saving_time": ("saving",),
 }
-# What a finding may say that its share and its bound are of; of the epochs all but what comes once.
-_PARTS_OF: Final[dict[str, tuple[Group, ...]]] = {
-    "the step": _OF_STEPS,
-    "the training": (*_OF_STEPS, "compile"),
-    "an epoch": (*_OF_STEPS, "compile", "callbacks", "validation"),
-    "an epoch and its validation": (*_OF_STEPS, "validation"),
+# What a finding may say that its share and its bound are of, beside the steps.
+_BESIDE_STEPS: Final[dict[str, tuple[Group, ...]]] = {
+    "the step": (),
+    "the training": ("compile",),
+    "an epoch": ("compile", "callbacks", "validation"),
+    "an epoch and its validation": ("validation",),
     "the whole run": GROUPS,
 }
-_ONCE: Final = ("first step",)
+_ONCE: Final = "first step"
 
 
 @dataclass
@@ -87,11 +86,12 @@ class Claims:
 
     def saved_s(self, finding: Finding) -> float:
         """Seconds of the run that go away with a finding at most, by itself."""
-        groups = _PARTS_OF.get(finding.share_of, _OF_STEPS)
+        beside = _BESIDE_STEPS.get(finding.share_of, ())
         base_s = sum(
             part.seconds
             for part in self.breakdown.parts
-            if part.group in groups and (groups == GROUPS or part.name not in _ONCE)
+            if part.is_in_steps
+            or (part.group in beside and (beside == GROUPS or part.name != _ONCE))
         )
         if finding.share_of == "the step" and finding.cause in ("callbacks", "retracing"):
             base_s += self.breakdown.group_s("callbacks")  # of a batch, which come beside the step
@@ -165,6 +165,11 @@ def unclaimed_shares(findings: Iterable[Finding], breakdown: RunBreakdown) -> di
     for finding in findings:
         claims.take(finding)
     return {group: claims.unclaimed_share(group) for group in GROUPS}
+
+
+def lies_in_same_group(finding: Finding, general: Finding) -> bool:
+    """A finding is first of all about the part of the run that a general one names."""
+    return finding.cause != general.cause and _groups(finding)[0] == _groups(general)[0]
 
 
 def _groups(finding: Finding) -> tuple[Group, ...]:
