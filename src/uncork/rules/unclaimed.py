@@ -13,7 +13,12 @@ from uncork.core.costmodel.run_breakdown import Group, RunBreakdown, RunPart, br
 from uncork.core.documents.diagnosis import MIN_PART_SHARE, Cause, Finding, WorkloadDiagnosis
 from uncork.core.evidence.stage import Stage
 from uncork.rules.base.claims import unclaimed_shares
-from uncork.rules.base.thresholds import format_seconds, speedup_bound, stage_label
+from uncork.rules.base.thresholds import (
+    format_seconds,
+    speedup_bound,
+    speedup_interval,
+    stage_label,
+)
 
 CAUSES: Final[dict[Group, Cause]] = {
     "setup": "slow_start",
@@ -66,11 +71,13 @@ def _finding(
 ) -> Finding:
     largest = max((p for p in run.parts if p.group == group), key=lambda part: part.seconds)
     whole = run.group_s(group) / run.seconds
+    upper = speedup_bound(1.0, 1.0 - share)
     claimed = f", {whole - share:.0%} of it named above" if whole - share > 0.01 else ""
     return Finding(
         cause=CAUSES[group],
         share=share,
-        upper_bound=speedup_bound(1.0, 1.0 - share),
+        upper_bound=upper,
+        upper_bound_interval=speedup_interval(diagnosis, group, upper),
         at=largest.at or diagnosis.workload.at,
         evidence=(
             f"{whole:.0%} of {run.scope} goes to {_WHAT[group]}{claimed}: "

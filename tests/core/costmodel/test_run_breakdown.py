@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from records import WORKLOAD, observed, stage, workload_diagnosis
+from uncork.core.base.measurement import Spread
 from uncork.core.base.record import replace
 from uncork.core.costmodel.run_breakdown import break_down_run, is_near_ceiling, unexplained_wait_s
 from uncork.core.evidence.batches import RecordedBatches, VaryingShapes
@@ -181,3 +182,18 @@ def test_shares_that_were_not_measured_are_unexplained():
     run = break_down_run(observed(step_s=0.1, workload=RUN))
     assert run.unexplained_share == 1.0
     assert run.parts[0].name == "not measured"
+
+
+@pytest.mark.parametrize(("low", "host_s"), [(0.15, 4.0), (0.05, 1.0), (-0.1, 0.0)])
+def test_of_python_between_steps_only_what_is_certain_is_told(low, host_s):
+    spread = Spread(median=0.2, low=low, high=0.4, n=4)
+    run = break_down_run(
+        observed(
+            step_s=0.1,
+            workload=RUN,
+            shares={"host": 0.2, "step": 0.8},
+            breakdown_intervals={"host": spread},
+        )
+    )
+    assert run.group_s("host") == pytest.approx(host_s)
+    assert run.group_s("unexplained") == pytest.approx(4.0 - host_s)
