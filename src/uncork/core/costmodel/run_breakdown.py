@@ -194,9 +194,9 @@ def _compiling(diagnosis: WorkloadDiagnosis, scope: Scope) -> Iterator[RunPart]:
     anew = estimate_compile_time(diagnosis) if scope == "the whole run" else None
     shapes = diagnosis.varying_shapes
     seconds = diagnosis.breakdown.get("compile", 0.0) * diagnosis.step_s * steps
-    count = 0
-    if anew is not None and shapes is not None:
-        seconds, count = anew.expected_compile_s, round(shapes.expected_shape_count)
+    count = round(shapes.expected_shape_count) if shapes is not None else 0
+    if anew is not None:
+        seconds = anew.expected_compile_s
     yield RunPart(
         group="compile",
         name="new shapes",
