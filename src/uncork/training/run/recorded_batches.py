@@ -15,8 +15,8 @@ from uncork.core.evidence.batches import RecordedBatches
 from uncork.training.input.feed import Feed, iterate_executions
 from uncork.training.run.fit_runner import FitRunner
 
-# Batches of an epoch's beginning, and their bytes: tens show what batches differ in.
-_MOST: Final = 24
+# Batches of an epoch's beginning, and their bytes. Each may have to be compiled.
+_MOST: Final = 12
 _MOST_BYTES: Final = 128 << 20
 _LEAST: Final = 3
 
