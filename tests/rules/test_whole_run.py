@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from records import MACHINE, observed, stage
 from uncork.core.base.record import replace
 from uncork.core.costmodel.run_breakdown import break_down_run, is_near_ceiling
-from uncork.core.documents.diagnosis import GENERAL_CAUSES, MIN_PART_SHARE, WorkloadDiagnosis
+from uncork.core.documents.diagnosis import MIN_PART_SHARE, WorkloadDiagnosis
 from uncork.core.evidence.batches import RecordedBatches
 from uncork.core.evidence.callbacks import CallbackCost, CheckpointCost, Validation
 from uncork.core.evidence.loop import StartupLine
-from uncork.rules.base.claims import GROUPS_BY_CAUSE, lies_in_same_group
+from uncork.rules.base.claims import GENERAL_CAUSES, GROUPS_BY_CAUSE, lies_in_same_group
 from uncork.rules.judge import judge
 from uncork.rules.unclaimed import CAUSES
 

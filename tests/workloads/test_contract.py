@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 
 from benchmarks.truth.catalog import CAUSES, LAYERS, ROOT, Workload, find
-from uncork.core.documents.diagnosis import GENERAL_CAUSES
+from uncork.rules.base.claims import GENERAL_CAUSES
 
 WORKLOADS = find()
 PLANTED = [w for w in WORKLOADS if w.layer != "healthy"]

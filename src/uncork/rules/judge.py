@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from uncork.core.base.machine import Machine
 from uncork.core.base.record import replace
 from uncork.core.costmodel.run_breakdown import RunBreakdown, break_down_run
-from uncork.core.documents.diagnosis import GENERAL_CAUSES, Finding, WorkloadDiagnosis
+from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
 from uncork.rules import healthy, unclaimed
-from uncork.rules.base.claims import Claims, claim_in_order, lies_in_same_group
+from uncork.rules.base.claims import GENERAL_CAUSES, Claims, claim_in_order, lies_in_same_group
 from uncork.rules.correctness import (
     keras_defects,
     leaking_split,

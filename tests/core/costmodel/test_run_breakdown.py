@@ -173,7 +173,7 @@ def test_what_a_loop_of_one_s_own_does_beside_its_step_is_the_host_s():
     found = observed(step_s=0.1, shares={"input": 0.9, "step": 0.1}, workload=loop)
     run = break_down_run(replace(found, ceilings={**found.ceilings, "supply": 32_000.0}))
     names = {(part.group, part.name): part.seconds for part in run.parts}
-    assert names["host", "beside the step"] == pytest.approx(17.8)
+    assert names["host", "outside the step"] == pytest.approx(17.8)
     assert names["input", ""] == pytest.approx(0.2)
     assert run.unexplained_share == 0.0
 

@@ -248,7 +248,7 @@ def _of_steps(diagnosis: WorkloadDiagnosis, steps: int, scope: Scope) -> Iterato
     between = "between fits" if work.is_fit_in_loop else ""
     yield RunPart(group="host", name=between, seconds=taken["host"], at=work.at)
     if work.kind == "custom_loop":  # whose lines beside the step are in what it waits
-        yield RunPart(group="host", name="beside the step", seconds=odd_s, at=work.at)
+        yield RunPart(group="host", name="outside the step", seconds=odd_s, at=work.at)
         odd_s = 0.0
     yield from _phases(diagnosis, taken["step"], steps)
     yield RunPart(group="unexplained", name="within noise", seconds=taken["unknown"])

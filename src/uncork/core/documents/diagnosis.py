@@ -71,11 +71,6 @@ Cause = Literal[
     "keras_defect", "healthy",
 ]  # fmt: skip
 
-# Of these no script is an example: they say where the time goes, and that no other cause is known.
-GENERAL_CAUSES: Final[tuple[Cause, ...]] = (
-    "input_bound", "host_bound", "compile_time", "validation_time", "saving_time",
-)  # fmt: skip
-
 
 class Finding(Record, frozen=True, kw_only=True):
     """A named cause with its evidence.

@@ -64,5 +64,5 @@ def _notes(
         f"later; a new iterator takes {kept.start_s:.2g} s to start"
     )
     if kept.wait is not None:
-        seen += f"; the training loses {max(0.0, kept.wait.median):.0%} of a step beside that"
+        seen += f"; the training loses a further {max(0.0, kept.wait.median):.0%} of each step"
     return tuple(f"{each.figures}: measured again, {seen}" for each in contradictions)

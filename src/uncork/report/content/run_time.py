@@ -28,7 +28,7 @@ _LABELS: Final = {
     ("input", "start"): "starting the input",
     ("input", "between epochs"): "between epochs",
     ("host", ""): "Python between steps",
-    ("host", "beside the step"): "the loop beside its step",
+    ("host", "outside the step"): "the loop outside its step",
     ("host", "between fits"): "between calls of fit",
     ("unexplained", "within noise"): "unexplained, within noise",
     ("unexplained", "not measured"): "unexplained, not measured",

@@ -18,6 +18,10 @@ _INPUT: Final[tuple[Group, ...]] = ("input", "host", "step", "unexplained")
 _HOST: Final[tuple[Group, ...]] = ("host", "input", "step", "unexplained")
 _STEP: Final[tuple[Group, ...]] = ("step", "host", "input", "unexplained")
 _ANEW: Final[tuple[Group, ...]] = ("compile", "callbacks", "input", "host", "step")
+# Of these no script is an example: they say where the time goes, and that no other cause is known.
+GENERAL_CAUSES: Final[tuple[Cause, ...]] = (
+    "input_bound", "host_bound", "compile_time", "validation_time", "saving_time",
+)  # fmt: skip
 # Where a cause lies, likeliest first; any other lies in the step.
 GROUPS_BY_CAUSE: Final[dict[Cause, tuple[Group, ...]]] = {
     "serial_map": _INPUT,
