@@ -116,9 +116,16 @@ def test_what_noise_hides_is_not_healthy():
     assert causes(replace(healthy_diagnosis(), findings=(), breakdown=seen)) == []
 
 
-def test_what_no_rule_explains_is_not_healthy():
+def test_what_no_rule_explains_is_named_by_its_kind():
     seen = {"input": 0.41, "step": 0.59}
-    assert causes(replace(healthy_diagnosis(), findings=(), breakdown=seen, headroom=1.7)) == []
+    assert causes(replace(healthy_diagnosis(), findings=(), breakdown=seen, headroom=1.7)) == [
+        "input_bound"
+    ]
+
+
+def test_what_is_too_little_for_a_finding_and_too_much_for_a_ceiling_is_not_healthy():
+    seen = {"input": 0.12, "step": 0.88}
+    assert causes(replace(healthy_diagnosis(), findings=(), breakdown=seen, headroom=1.14)) == []
 
 
 def test_healthy_stands_alone():

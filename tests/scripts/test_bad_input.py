@@ -276,6 +276,7 @@ model.fit({ROWS}.batch(8), epochs=2)
 @pytest.mark.parametrize("case", DATA)
 def test_data_and_models_of_all_kinds_are_diagnosed(case: str, tmp_path: Path) -> None:
     from uncork.core.base.journal import Journal  # noqa: PLC0415 - imports TensorFlow below
+    from uncork.core.costmodel.run_breakdown import is_near_ceiling  # noqa: PLC0415
     from uncork.engine.diagnose.observe import observe  # noqa: PLC0415
     from uncork.engine.fit.fit_subject import FitSubject  # noqa: PLC0415
     from uncork.measure.machine.devices import detect_machine  # noqa: PLC0415
@@ -288,8 +289,8 @@ def test_data_and_models_of_all_kinds_are_diagnosed(case: str, tmp_path: Path) -
         subject.restore()
     assert found.measurement.samples_per_s > 0
     assert sum(found.breakdown.values()) == pytest.approx(1.0)
-    # Where others are at work on the machine, the step may seem to leave much to be won.
-    assert found.is_inconclusive or found.findings or found.headroom > 1.5
+    # Far from its ceiling, time may be lost in parts that are each too small for a finding.
+    assert found.findings or not is_near_ceiling(found)
 
 
 def fit_of(text: str) -> tuple[Any, dict[str, Any]]:

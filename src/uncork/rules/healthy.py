@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
+from uncork.core.costmodel.run_breakdown import is_near_ceiling
 from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
 from uncork.rules.base.thresholds import MIN_FINDING_SPEEDUP
-
-# Ratio of what the training step allows to what was measured.
-_TOO_MUCH: Final = 1.5
 
 
 def find(diagnosis: WorkloadDiagnosis) -> Iterator[Finding]:
     """The only finding of a training that runs as fast as this machine allows.
 
-    None where the noise hides too much of a step, or much is to be won and no rule knows how.
+    None where the noise hides too much of a step, or the training is not within 10 % of its
+    ceiling, whether or not a rule knows why.
     """
-    share = diagnosis.breakdown.get("step", 0.0)
-    if diagnosis.is_inconclusive or diagnosis.headroom > _TOO_MUCH:
+    if not is_near_ceiling(diagnosis):
         return
+    share = diagnosis.breakdown.get("step", 0.0)
     yield Finding(
         cause="healthy",
         share=share,

@@ -1,6 +1,6 @@
 """Rules turn evidence into findings: pure, one file for each kind of bottleneck.
 
-Correctness and environment findings come first, then the largest upper bound.
+Correctness and environment findings come first, then what saves most of the whole run.
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ from collections.abc import Iterator, Sequence
 
 from uncork.core.base.machine import Machine
 from uncork.core.base.record import replace
+from uncork.core.costmodel.run_breakdown import RunBreakdown, break_down_run
 from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
-from uncork.rules import healthy
+from uncork.rules import healthy, unclaimed
+from uncork.rules.base.claims import GENERAL_CAUSES, Claims, claim_in_order, lies_in_same_group
 from uncork.rules.correctness import (
     keras_defects,
     leaking_split,
@@ -111,18 +113,39 @@ RULES = (
 
 # Expensive, but not a mistake: tried in this order, each only if nothing before promises a gain.
 # Correctness findings promise none, so they do not count.
-_IF_NOTHING_ELSE = (low_precision.find, page_faults.find, compute_bound.find)
+_IF_NOTHING_ELSE = (low_precision.find, page_faults.find)
+# The price of a decision: it stands only where nothing else, of whatever cause, takes much time.
+_LAST = compute_bound.find
 
 
 def judge(diagnosis: WorkloadDiagnosis, machine: Machine) -> WorkloadDiagnosis:
     """The same diagnosis with its findings."""
     evidence = _without_waiting_lines(diagnosis, machine)
     all_findings = [finding for rule in RULES for finding in rule(evidence, machine)]
-    findings = sorted(_unexplained(all_findings, evidence), key=_rank)
+    findings = list(_unexplained(all_findings, evidence))
     for rule in _IF_NOTHING_ELSE:
-        if not any(finding.upper_bound > 1 for finding in findings):
-            findings = sorted([*findings, *rule(evidence, machine)], key=_rank)
-    return replace(diagnosis, findings=tuple(findings or healthy.find(evidence)))
+        if not _promises(findings):
+            findings += rule(evidence, machine)
+    findings += unclaimed.find(evidence, findings)
+    if not _promises(findings):
+        findings += _LAST(evidence, machine)
+    ranked = _ranked(findings, break_down_run(evidence))
+    return replace(diagnosis, findings=tuple(ranked or healthy.find(evidence)))
+
+
+def _promises(findings: Sequence[Finding]) -> bool:
+    return any(finding.upper_bound > 1 for finding in findings)
+
+
+def _ranked(findings: Sequence[Finding], run: RunBreakdown) -> list[Finding]:
+    """By what of the whole run each saves; none is promised what another one saves before it."""
+    claims = Claims(run)
+    saved_s = {id(each): claims.saved_s(each) for each in findings}
+    for each in findings:
+        if each.cause in GENERAL_CAUSES:  # behind a finding that says more of the same time
+            able = [f for f in findings if f is not each and lies_in_same_group(f, each)]
+            saved_s[id(each)] = min([saved_s[id(each)], *(saved_s[id(f)] for f in able)])
+    return claim_in_order(sorted(findings, key=lambda each: _rank(each, saved_s[id(each)])), run)
 
 
 def _without_waiting_lines(diagnosis: WorkloadDiagnosis, machine: Machine) -> WorkloadDiagnosis:
@@ -154,8 +177,9 @@ def _saved(finding: Finding) -> float:
     return 1 - 1 / finding.upper_bound
 
 
-def _rank(finding: Finding) -> tuple[int, float]:
+def _rank(finding: Finding, saved_s: float) -> tuple[int, float, bool, float]:
     """What the environment hides comes first where its cost is unknown."""
     is_bounded = finding.severity == "environment" and finding.upper_bound > 1
     severity = "speed" if is_bounded else finding.severity
-    return _SEVERITIES.index(severity), -finding.upper_bound
+    is_general = finding.cause in GENERAL_CAUSES
+    return _SEVERITIES.index(severity), -saved_s, is_general, -finding.upper_bound

@@ -51,6 +51,7 @@ class Fake:
 
 class FakeSubject:
     loses_time_between_calls = False
+    primed = (0.0, 0)
 
     def __init__(
         self,
@@ -70,6 +71,9 @@ class FakeSubject:
         self._many = None if many is None else Fake(machine, many, stalls)
         self._python_s, self._most = python_s, most
         self._trained = None if trained is None else Fake(machine, trained)
+
+    def prime_step(self, version):
+        return self.primed
 
     def runner(self, version):
         return self._runners[0]
@@ -229,3 +233,12 @@ def test_a_step_faster_than_its_resident_batch_is_noise():
 @pytest.mark.parametrize("changes", [{"tracing_share": 0.2}, {"breakdown": {"compile": 0.3}}])
 def test_a_step_that_is_traced_or_compiled_anew_is_measured_again(changes):
     assert breakdown_with_new_input(workload_diagnosis(**changes), measurement(1600.0)) is None
+
+
+def test_what_the_first_step_takes_longer_than_a_later_one_is_its_own():
+    subject = FakeSubject(whole=0.1, alone=0.1)
+    subject.primed = (2.2, 2)
+    found = measure_breakdown(subject, None, block_s=1.0, rounds=3, check_training=True)
+    assert found.first_step_s == pytest.approx(2.0, rel=0.05)
+    unasked = measure_breakdown(subject, None, block_s=1.0, rounds=3)
+    assert unasked.first_step_s == 0.0

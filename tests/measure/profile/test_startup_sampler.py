@@ -67,7 +67,7 @@ def test_what_never_began_can_end():
     assert start.lines == ()
 
 
-def test_imports_are_left_out(tmp_path, monkeypatch):
+def test_imports_are_told_apart(tmp_path, monkeypatch):
     (tmp_path / "slow_to_import.py").write_text("import sys\nsys.looked = sys.look()\n")
     monkeypatch.syspath_prepend(tmp_path)
     seen = []
@@ -83,17 +83,40 @@ def test_imports_are_left_out(tmp_path, monkeypatch):
     import slow_to_import  # noqa: F401, PLC0415
 
     module, importing = seen
-    (file, _), in_framework = module
+    (file, _), in_framework, imports = module
     assert file.endswith("slow_to_import.py")  # its own slow lines count
     assert not in_framework
-    assert importing is None  # finding and loading it does not
+    assert not imports
+    (file, _), _, imports = importing  # finding and loading it is an import, of the line that asks
+    assert file == __file__
+    assert imports
+
+
+def test_all_imports_together_are_one_line(clock, monkeypatch):
+    places = iter([(("a.py", 1), False, True), (("a.py", 2), False, True)] * 20)
+    monkeypatch.setattr(start_times, "_users_line", lambda frame: next(places, None))
+    start = StartupSampler()
+    start.start()
+    prepare(clock, 8)
+    start.stop()
+    (line,) = start.lines
+    assert line.kind == "imports"
+    assert line.seconds > 0.5
 
 
 def test_what_a_line_calls_in_tensorflow_is_told_apart():
     (found,) = tf.nest.map_structure(lambda _: _users_line(sys._getframe().f_back), [1])
-    (file, _), in_framework = found
+    (file, _), in_framework, _ = found
     assert file == __file__
     assert in_framework
+
+
+def test_what_uncork_does_itself_is_no_line_of_the_script(monkeypatch):
+    owners = iter(["uncork", "library", "user"])
+    monkeypatch.setattr(start_times, "code_owner", lambda frame: next(owners))
+    assert _users_line(sys._getframe()) is None
+    owners = iter(["library", "uncork", "user"])  # imported through a hook of Uncork's
+    assert _users_line(sys._getframe()) is not None
 
 
 def _importing(frame):

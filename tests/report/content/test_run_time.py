@@ -45,7 +45,10 @@ def test_all_parts_of_a_run_add_up():
         {
             "before the training": 6.0,
             "tracing, the first step": 3.0,
-            "1,000 steps": 1000 * STEP_S,
+            "waiting for input": 742 * STEP_S,
+            "Python between steps": 21 * STEP_S,
+            "1,000 steps": 228 * STEP_S,
+            "unexplained, within noise": 9 * STEP_S,
             "Board, each batch": 1.0,
             "Board, each epoch": 3.0,
             "10 validations": 5.0,
@@ -86,8 +89,15 @@ def test_a_checkpoint_by_batches_counts_once():
     assert not any("each batch" in label for label in labels)
 
 
-@pytest.mark.parametrize(
-    "work", [replace(WORK, is_fit_in_loop=True), replace(WORK, is_epoch_count_assumed=True)]
-)
-def test_of_one_call_of_many_and_of_a_loop_without_a_known_end_no_whole_is_told(work):
-    assert parts(**{**BESIDE, "workload": work}) == ()
+def test_of_one_call_of_many_no_whole_is_told():
+    assert parts(**{**BESIDE, "workload": replace(WORK, is_fit_in_loop=True)}) == ()
+
+
+def test_of_a_loop_without_a_known_end_an_epoch_is_told():
+    work = replace(WORK, is_epoch_count_assumed=True)
+    labels = [part.label for part in parts(**{**BESIDE, "workload": work})]
+    assert "100 steps" in labels
+    assert not any("before the training" in label for label in labels)
+    found = diagnosis(workload_diagnosis(**{**BESIDE, "workload": work}))
+    assert "One epoch" in diagnosis_text(found)
+    assert "One epoch" in diagnosis_html(found)

@@ -4,7 +4,7 @@ import pytest
 
 from records import MACHINE, WORKLOAD, measurement, observed
 from uncork.core.base.record import replace
-from uncork.core.evidence.callbacks import Validation
+from uncork.core.evidence.callbacks import CallbackCost, Validation
 from uncork.core.evidence.loop import StartupLine, UnrolledLoop
 from uncork.rules.machine import slow_start
 
@@ -88,3 +88,12 @@ def test_what_takes_longest_of_both_is_blamed():
     assert finding.upper_bound == pytest.approx(2.5 / 1.5)
     assert found(**unrolled(STEPS * 0.01)) == [], "no longer worth it"
     assert found(0.01 * STEPS * 0.01, **unrolled(0.01 * STEPS * 0.01)) == []
+
+
+def test_callbacks_and_imports_belong_to_the_whole_run():
+    """Nine times as long as the steps: what comes before the training is little against that."""
+    training_s = STEPS * 0.01
+    (alone,) = found(0.5 * training_s)
+    assert alone.upper_bound == pytest.approx(1.5)
+    slow = CallbackCost(name="Own", epoch_s=9 * training_s / WORKLOAD.epochs)
+    assert not found(0.5 * training_s, callbacks=(slow,))

@@ -16,6 +16,7 @@ from uncork.core.evidence.batches import (
     BatchSizeTrial,
     LargerReplicaBatch,
     MemoryOverflow,
+    RecordedBatches,
     VaryingShapes,
 )
 from uncork.core.evidence.callbacks import CallbackCost, CheckpointCost, Validation
@@ -41,8 +42,9 @@ from uncork.core.evidence.stage import Stage
 from uncork.core.evidence.storage import CacheFolder, ColdFiles
 
 DIAGNOSIS_SCHEMA: Final = 6
-# Of a step. Where more may be noise or a bottleneck, nothing proves that the training is healthy.
-_MOST_UNKNOWN: Final = 0.3
+# Of the whole run. A part that takes more is worth a finding; where noise hides as much of a step,
+# nothing proves that the training is healthy.
+MIN_PART_SHARE: Final = 0.15
 
 Severity = Literal["speed", "correctness", "environment"]
 
@@ -63,6 +65,8 @@ Cause = Literal[
     "compute_bound",
     # scale
     "replica_too_small", "unsharded_input", "idle_devices",
+    # whatever no rule above explains, of a part of the whole run
+    "input_bound", "host_bound", "compile_time", "validation_time", "saving_time",
     # any
     "keras_defect", "healthy",
 ]  # fmt: skip
@@ -75,13 +79,21 @@ class Finding(Record, frozen=True, kw_only=True):
         cause: From the fixed vocabulary.
         severity: Whether it costs speed, spoils the training, or lies in the environment.
         share: Part of the step time it accounts for, or of what :attr:`share_of` says, 0 to 1.
-        upper_bound: How many times faster training could at most be without it, at least 1.
+        upper_bound: How many times faster what :attr:`share_of` says could at most be without it,
+            at least 1. Of each finding by itself: two of them may save the same time.
         upper_bound_interval: Of that, from the noise of the shares it rests on; None where there is
             none.
         at: ``file.py:line`` to look at, None when no line is to blame.
         evidence: The figures that say so.
         remedy: What to do, or what ``uncork tune`` would try.
         share_of: What the share and the bound are of.
+        run_share: Part of the whole run that goes away with it at most, by itself, 0 to 1; None
+            where that was not worked out. Of an epoch or a step, where nobody knows how long the
+            run is.
+        own_run_share: Of that, what no finding before it saves already: of all findings together
+            at most 1.
+        same_time_as: Cause of the finding before it that saves most of the same time; None where
+            none does.
     """
 
     cause: Cause
@@ -93,6 +105,16 @@ class Finding(Record, frozen=True, kw_only=True):
     evidence: str
     remedy: str
     share_of: str = "the step"
+    run_share: float | None = None
+    own_run_share: float | None = None
+    same_time_as: Cause | None = None
+
+    @property
+    def run_gain(self) -> float:
+        """How many times faster the whole run could be without it; its bound where unknown."""
+        if self.run_share is None:
+            return self.upper_bound
+        return 1 / max(1e-9, 1 - self.run_share)
 
 
 class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
@@ -115,7 +137,7 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
         step_s_without_tracing: Seconds of a loop's resident step on arguments that it knows, where
             functions are traced anew and that could be tried.
         stages: The input pipeline, source first.
-        findings: Correctness issues first, then by upper bound.
+        findings: Correctness issues first, then by what of the whole run they save.
         notes: Things to know that are no finding, e.g. why a probe was left out.
         memory_available_bytes: What a cache could have been given from, when this was measured.
         cache_folder: The folder for files that the user has named; None where there is none.
@@ -149,6 +171,7 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
         first_step_s: Seconds that the first step takes for being traced, or for being the first.
         unrolled_loop: Where the first step takes seconds.
         varying_shapes: Of a ``fit`` that XLA compiles, where batches differ in shape.
+        recorded_batches: Where figures contradict each other that they can decide about.
         larger_replica_batch: Of a ``fit`` on several replicas.
         batch_size_trials: Of a ``fit`` whose batch may be changed, as far as larger ones were
             tried.
@@ -200,6 +223,7 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
     first_step_s: float = 0.0
     unrolled_loop: UnrolledLoop | None = None
     varying_shapes: VaryingShapes | None = None
+    recorded_batches: RecordedBatches | None = None
     larger_replica_batch: LargerReplicaBatch | None = None
     batch_size_trials: tuple[BatchSizeTrial, ...] = ()
     memory_overflow: MemoryOverflow | None = None
@@ -255,7 +279,7 @@ class WorkloadDiagnosis(Record, frozen=True, kw_only=True):
     @property
     def is_inconclusive(self) -> bool:
         """Noise hides so much of a step that finding no bottleneck proves nothing."""
-        return self.breakdown.get("unknown", 0.0) > _MOST_UNKNOWN
+        return self.breakdown.get("unknown", 0.0) > MIN_PART_SHARE
 
     @property
     def outside_step_share(self) -> float:

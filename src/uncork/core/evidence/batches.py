@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from uncork.core.base.measurement import Comparison
+from uncork.core.base.measurement import Comparison, Spread
 from uncork.core.base.record import Record, replace
 
 # Of the samples of an epoch's steps, what there may be no data for: a last batch that is not full
@@ -101,6 +101,30 @@ class VaryingShapes(Record, frozen=True, kw_only=True):
 def _expected(shapes: int, once: int, twice: int) -> float:
     """Chao 1984, bias-corrected."""
     return shapes + once * (once - 1) / (2 * (twice + 1))
+
+
+class RecordedBatches(Record, frozen=True, kw_only=True):
+    """Different batches of the input, kept in memory and trained on in turn; and how they came.
+
+    What a step takes longer on them than on one batch over and over is not the input's.
+
+    Attributes:
+        batch_count: How many.
+        new_step_s: Seconds of a step on a batch that the step meets for the first time, the very
+            first one aside.
+        known_step_s: Of a step on the same batches, met before.
+        wait: Part of a step that the training takes longer than on these batches, both measured in
+            turn; None where that was not done.
+        start_s: From a new iterator to its first batch, beyond what a later one takes.
+        is_start_in_steps: The measured steps contain such starts: whole epochs were timed.
+    """
+
+    batch_count: int
+    new_step_s: float
+    known_step_s: float
+    wait: Spread | None = None
+    start_s: float = 0.0
+    is_start_in_steps: bool = False
 
 
 class LargerReplicaBatch(Record, frozen=True, kw_only=True):

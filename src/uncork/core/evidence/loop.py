@@ -90,18 +90,23 @@ class EvaluationCalls(Record, frozen=True, kw_only=True):
     at: str | None = None
 
 
+StartupKind = Literal["line", "imports", "other lines"]
+
+
 class StartupLine(Record, frozen=True, kw_only=True):
     """A line of the user's that takes long before the training begins.
 
     Attributes:
-        at: Which one.
+        at: Which one; of several together, the longest.
         seconds: Until the training began.
         is_in_framework: Most of them pass in TensorFlow or Keras, which the line calls.
+        kind: One line; or all imports together, or all lines that are too short to be named.
     """
 
     at: str
     seconds: float
     is_in_framework: bool = False
+    kind: StartupKind = "line"
 
 
 LoopWork = Literal["metrics", "evaluation", "function", "graph", "plain"]

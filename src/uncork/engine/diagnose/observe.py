@@ -37,6 +37,7 @@ from uncork.engine.diagnose.collect_evidence import (
     reuse_evidence,
     unmeasured_notes,
 )
+from uncork.engine.diagnose.contradictions import resolve_contradictions
 from uncork.engine.diagnose.precision_trials import measure_other_precision
 from uncork.engine.diagnose.time_breakdown import TimeBreakdown, measure_breakdown
 from uncork.engine.subject.subject import Subject
@@ -223,14 +224,17 @@ def observe(
         startup_lines=subject.startup_lines,
         first_step_s=earlier.first_step_s
         if earlier
-        else max(shares.traced_s, subject.first_step_s),
+        else max(shares.traced_s, shares.first_step_s, subject.first_step_s),
         unrolled_loop=earlier.unrolled_loop
         if earlier
         else subject.find_unrolled_loop(shares.traced_s),
         **precisions,
         **once,
     )
-    return judge(with_compile_share(found), machine)
+    agreed = resolve_contradictions(
+        subject, variant, with_compile_share(found), journal, block_s=seconds.block
+    )
+    return judge(agreed, machine)
 
 
 def with_disk(diagnosis: WorkloadDiagnosis, folder: str, journal: Journal) -> WorkloadDiagnosis:

@@ -39,6 +39,8 @@ class TimeBreakdown:
         intervals: Of the shares of input and Python, from round to round.
         tracing_share: Part of the step as it runs in which functions were traced anew.
         traced_s: Seconds in which its functions were traced before.
+        first_step_s: Seconds of the first step beyond a later one: traced, compiled; 0 where that
+            was not measured.
     """
 
     measurement: Measurement
@@ -48,6 +50,7 @@ class TimeBreakdown:
     intervals: dict[str, Spread]
     tracing_share: float = 0.0
     traced_s: float = 0.0
+    first_step_s: float = 0.0
 
 
 def measure_breakdown(
@@ -79,6 +82,7 @@ def measure_breakdown(
     deadline_s = time.monotonic() + limit_s
     runners = [subject.runner(variant), subject.resident_runner(variant)]
     traced_s = -total_tracing_s()
+    primed_s, primed_steps = subject.prime_step(variant) if check_training else (0.0, 0)
     for runner in runners:
         runner.prime()
     traced_s += total_tracing_s()
@@ -113,6 +117,7 @@ def measure_breakdown(
         intervals={"input": waiting, "host": python},
         tracing_share=statistics.median(b.tracing_s / b.wall_s for b in found[0]),
         traced_s=traced_s,
+        first_step_s=max(0.0, primed_s - primed_steps * _step_s(found[1])),
     )
 
 
@@ -146,6 +151,10 @@ def breakdown_with_new_input(
         intervals={"input": waiting, "host": python},
         tracing_share=earlier.tracing_share,
     )
+
+
+def _step_s(blocks: list[Block]) -> float:
+    return statistics.median(b.wall_s / b.steps for b in blocks)
 
 
 def _parts(subject: Subject, version: Variant, found: list[list[Block]]) -> tuple[Spread, Spread]:

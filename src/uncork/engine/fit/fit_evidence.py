@@ -9,10 +9,11 @@ import keras
 import tensorflow as tf
 
 from uncork.compat.keras3.model_state import compile_metrics
+from uncork.core.base.measurement import spread
 from uncork.core.base.record import replace
 from uncork.core.documents.plan import Proof
 from uncork.core.edits.edit import Guarantee
-from uncork.core.evidence.batches import VaryingShapes
+from uncork.core.evidence.batches import RecordedBatches, VaryingShapes
 from uncork.core.evidence.callbacks import CallbackCost, CheckpointCost, Validation
 from uncork.core.evidence.correctness import KerasDefect, ReshuffledSplit
 from uncork.core.evidence.loop import StateGrowth
@@ -23,6 +24,7 @@ from uncork.engine.fit.primed_runner import PrimedRunner
 from uncork.engine.fit.validation import ValidationTrial
 from uncork.engine.fit.variant_runners import FitRunnerSubject
 from uncork.engine.subject.subject import LARGER_BATCH_FACTOR
+from uncork.measure.benchmark.interleave import measure_blocks_interleaved
 from uncork.measure.machine.probe import available_memory_bytes
 from uncork.pipeline.analysis.reshuffled_split import find_reshuffled_split
 from uncork.pipeline.ir.tree import read_pipeline
@@ -37,6 +39,7 @@ from uncork.training.inspect.replicas import repeat_batch
 from uncork.training.inspect.state_growth import measure_state_growth
 from uncork.training.inspect.transfer import measure_batch_transfer
 from uncork.training.run.fit_runner import FitRunner
+from uncork.training.run.recorded_batches import measure_recorded_batches, record_batches
 from uncork.training.run.shape_compile_time import measure_varying_shapes, read_batch_shapes
 from uncork.training.run.step_settings import StepSettings
 from uncork.training.tracing.step_info import has_categorical_loss, step_device
@@ -45,6 +48,8 @@ from uncork.training.variant import Variant, VariantRunner
 
 # Seconds in which batches are read for their shapes.
 _READ_S: Final = 2.0
+# In which the training and its batches from memory are measured in turn.
+_ROUNDS: Final = 4
 # Of what is looked at in a confirming process.
 _BLOCK_S: Final = 0.8
 
@@ -137,6 +142,30 @@ class FitEvidenceSubject(FitRunnerSubject):
         )
         alike = validated is not None and has_same_padding(pipeline, read_pipeline(validated))
         return new and replace(new, has_validation=alike)
+
+    def measure_recorded_batches(self, variant: Variant, seconds: float) -> RecordedBatches | None:
+        """Of the training's own input, by a step of its own that has met none of its batches."""
+        work = self.workload
+        if variant.batch_multiplier > 1 or work.steps_per_execution > 1 or work.is_distributed:
+            return None
+        if work.data_kind == "generator":  # which may have no second pass
+            return None
+        feed = self._feed(variant)
+        batches, start_s = record_batches(feed, self.model, seconds)
+        runner = FitRunner(
+            StepSettings(self.model, variant.step_edits),
+            self.feed.with_resident_batches(batches),
+            self.snapshot,
+            float(self.workload.batch_size or 1),
+        )
+        found = measure_recorded_batches(runner, batches, seconds, start_s=start_s)
+        if found is None:
+            return None
+        runners = [self.runner(variant), PrimedRunner(runner, None)]
+        blocks = measure_blocks_interleaved(runners, block_s=seconds / _ROUNDS, rounds=_ROUNDS)
+        whole, alone = ([b.wall_s / b.steps for b in each] for each in blocks)
+        lost = [(w - a) / max(w, a) for w, a in zip(whole, alone, strict=True)]
+        return replace(found, wait=spread(lost))
 
     def measure_state_growth(self, seconds: float) -> StateGrowth | None:
         """What the model's own step lets grow."""

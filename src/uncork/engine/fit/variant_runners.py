@@ -18,6 +18,7 @@ from uncork.core.edits.step import (
 from uncork.engine.fit.primed_runner import PrimedRunner
 from uncork.engine.subject.subject import Subject
 from uncork.measure.benchmark.interleave import Block
+from uncork.measure.benchmark.timed_block import MIN_WARMUP_EXECUTIONS
 from uncork.measure.profile.python_overhead import (
     measure_op_time,
     profiled_python_s_per_step,
@@ -65,6 +66,14 @@ class FitRunnerSubject(Subject):
         return PrimedRunner(
             self._fit_runner(variant.step_edits, self.feed.with_resident_batches(batches)), None
         )
+
+    def prime_step(self, variant: Variant) -> tuple[float, int]:
+        """Of one batch; where there are several, XLA would compile for each of them."""
+        if len(self._batches) > 1:
+            return 0.0, 0
+        feed = self.feed.with_resident_batches(self._step_batches(variant))
+        seconds = self._fit_runner(variant.step_edits, feed).prime()
+        return seconds, MIN_WARMUP_EXECUTIONS * self.workload.steps_per_execution
 
     def grouped_runner(self, variant: Variant, resident_s: float) -> VariantRunner | None:
         """Many resident steps in one execution; a step of the user's own need not allow that.

@@ -12,7 +12,7 @@ from uncork.core.documents.plan import Proof
 from uncork.core.documents.workload import Workload
 from uncork.core.edits.edit import Guarantee
 from uncork.core.edits.step import DtypePolicy, Precision
-from uncork.core.evidence.batches import BatchSizeTrial, VaryingShapes
+from uncork.core.evidence.batches import BatchSizeTrial, RecordedBatches, VaryingShapes
 from uncork.core.evidence.callbacks import CallbackCost, CheckpointCost, Validation
 from uncork.core.evidence.correctness import KerasDefect, ReshuffledSplit
 from uncork.core.evidence.kernels import KernelGroup
@@ -99,6 +99,14 @@ class Subject(ABC):
     @abstractmethod
     def resident_runner(self, variant: Variant) -> VariantRunner:
         """The version's step fed with one batch from memory: its ceiling."""
+
+    def prime_step(self, variant: Variant) -> tuple[float, int]:
+        """Trace and compile the resident step: seconds, and how many steps ran meanwhile.
+
+        No seconds where the script's own first step is past, or several shapes are compiled.
+        """
+        del variant
+        return 0.0, 0
 
     def grouped_runner(self, variant: Variant, resident_s: float) -> VariantRunner | None:
         """The resident step without most of the Python between two steps, primed.
@@ -312,6 +320,16 @@ class Subject(ABC):
             seconds: How long to look.
         """
         del step_s, seconds
+        return None
+
+    def measure_recorded_batches(self, variant: Variant, seconds: float) -> RecordedBatches | None:
+        """The step on different batches from memory; None where nobody can keep them.
+
+        Args:
+            variant: Which version.
+            seconds: How long to look.
+        """
+        del variant, seconds
         return None
 
     def measure_state_growth(self, seconds: float) -> StateGrowth | None:

@@ -11,6 +11,7 @@ from typing import Final, Literal
 from uncork.core.base.machine import Machine
 from uncork.core.base.measurement import Measurement
 from uncork.core.base.record import Record
+from uncork.core.costmodel.run_breakdown import is_near_ceiling
 from uncork.core.documents.diagnosis import Diagnosis, Finding, Overhead, WorkloadDiagnosis
 from uncork.core.documents.workload import Workload
 from uncork.core.evidence.loop import LoopLine
@@ -25,7 +26,7 @@ from uncork.report.content.figures import (
     format_ratio_interval,
 )
 from uncork.report.content.kernel_rows import KernelRow, kernel_rows
-from uncork.report.content.run_time import RunPart, run_parts
+from uncork.report.content.run_time import RunPart, no_cause_text, run_parts, run_title
 from uncork.report.content.stage_rows import StageRow, stage_rows
 
 # Below this, the distance to the ceiling is within what two measurements differ by anyway.
@@ -103,7 +104,8 @@ class WorkloadInfo(Record, frozen=True, kw_only=True):
     """Everything a report says about one training call.
 
     Attributes:
-        run_parts: The whole run, where much of it is not steps.
+        run_title: What the following is of.
+        run_parts: The whole run, or an epoch where nobody knows how many there are.
         is_step_bottleneck: The pipeline is known to keep up with the training step.
         healthy_reason: Why it is healthy, ``""`` if it is not.
     """
@@ -120,6 +122,7 @@ class WorkloadInfo(Record, frozen=True, kw_only=True):
     stages: tuple[StageRow, ...]
     kernels: tuple[KernelRow, ...]
     loop_lines: tuple[LoopLine, ...]
+    run_title: str
     run_parts: tuple[RunPart, ...]
     is_step_bottleneck: bool
     findings: tuple[Finding, ...]
@@ -174,6 +177,7 @@ def workload_info(diagnosis: WorkloadDiagnosis, machine: Machine) -> WorkloadInf
         stages=stages,
         kernels=kernel_rows(diagnosis),
         loop_lines=diagnosis.loop_lines,
+        run_title=run_title(diagnosis),
         run_parts=run_parts(diagnosis),
         is_step_bottleneck=_step_sets_pace(diagnosis, stages),
         findings=tuple(each for each in diagnosis.findings if each.cause != "healthy"),
@@ -215,16 +219,17 @@ def verdict(diagnosis: WorkloadDiagnosis) -> VerdictText:
     if diagnosis.is_inconclusive:
         cause = f"Noise hides the bottlenecks. Try a longer --budget.{warning}"
         return VerdictText(sentence=sentence, cause=cause, tone="unknown")
-    healthy = any(each.cause == "healthy" for each in diagnosis.findings)
-    if healthy or (headroom is not None and headroom < MIN_HEADROOM_SHOWN):
+    if is_near_ceiling(diagnosis):
         return VerdictText(
             sentence=sentence, cause=f"{HEALTHY_TEXT.capitalize()}.{warning}", tone="healthy"
         )
-    return VerdictText(sentence=sentence, cause=f"Uncork found no cause.{warning}", tone="unknown")
+    return VerdictText(
+        sentence=sentence, cause=f"{no_cause_text(diagnosis)}{warning}", tone="unknown"
+    )
 
 
 def main_bottleneck(diagnosis: WorkloadDiagnosis) -> Finding | None:
-    """The finding with the largest upper bound that costs speed, if any.
+    """The finding that costs most of the whole run, if any.
 
     What hides an accelerator comes before all of them: nobody can tell how much that costs.
     """
@@ -253,11 +258,12 @@ def cost_text(finding: Finding) -> str:
     if _is_untold(finding):
         return "its cost is unknown"
     gain = format_ratio_interval(finding.upper_bound, finding.upper_bound_interval)
-    return f"{format_percent(finding.share)} of {finding.share_of}, up to {gain}"
+    shared = f", the same time as {finding.same_time_as}" if finding.same_time_as else ""
+    return f"{format_percent(finding.share)} of {finding.share_of}, up to {gain}{shared}"
 
 
 def _weight(finding: Finding) -> tuple[bool, float]:
-    return _is_untold(finding), finite_or_none(finding.upper_bound) or 0.0
+    return _is_untold(finding), finite_or_none(finding.run_gain) or 0.0
 
 
 def _is_untold(finding: Finding) -> bool:

@@ -37,6 +37,11 @@ OPTIMIZATIONS_BY_CAUSE: Final[dict[Cause, tuple[str, ...]]] = {
     "low_precision_unused": ("mixed_bfloat16", "mixed_float16"),
     "low_precision_harmful": ("full_precision",),
     "page_faults": ("keep_freed_memory",),
+    "input_bound": ("cache", "parallel_map", "prefetch", "vectorize", "inline_map"),
+    "host_bound": ("steps_per_execution", "array_feed"),
+    "compile_time": ("pad_lengths", "jit_compile_off", "reduce_retracing"),
+    "validation_time": ("validation_input",),
+    "saving_time": ("async_checkpoint",),
 }
 
 

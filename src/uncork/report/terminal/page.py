@@ -130,7 +130,7 @@ def _workload(info: WorkloadInfo, width: int) -> list[RenderableType]:
     blocks: list[RenderableType] = [_verdict(info.verdict), _speeds(info)]
     blocks.append(titled_block("One step", _step_times((info.step_time,), width)))
     if info.run_parts:
-        blocks.append(titled_block("The whole run", _run(info.run_parts, width)))
+        blocks.append(titled_block(info.run_title, _run(info.run_parts, width)))
     if info.stages:
         most, ops = (MAX_STAGES_WITH_KERNELS, 1) if info.kernels else (MAX_STAGES, MAX_OPS)
         shown = stage_table(most_expensive_rows(info.stages, most), width, max_ops=ops)

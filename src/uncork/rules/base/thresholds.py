@@ -104,6 +104,18 @@ def format_ms(seconds: float | None) -> str:
     return f"{seconds * 1e3:.3g} ms"
 
 
+def format_seconds(seconds: float) -> str:
+    """Seconds for people, of whatever size.
+
+    Example:
+        >>> format_seconds(0.0123), format_seconds(2.345), format_seconds(1234.5)
+        ('12.3 ms', '2.3 s', '1,234 s')
+    """
+    if seconds < 1:
+        return format_ms(seconds)
+    return f"{seconds:,.0f} s" if seconds >= 100 else f"{seconds:.2g} s"
+
+
 def stage_label(stage: Stage) -> str:
     """How a stage is called in a sentence: ``map(load)``."""
     return f"{stage.kind}({stage.name})" if stage.name else stage.kind

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from uncork.core.base.machine import Machine
+from uncork.core.costmodel.run_breakdown import break_down_run
 from uncork.core.documents.diagnosis import Finding, WorkloadDiagnosis
 from uncork.core.evidence.loop import StartupLine, UnrolledLoop
 from uncork.rules.base.thresholds import MIN_FINDING_SPEEDUP, speedup_bound
@@ -26,22 +27,24 @@ _IN_FRAMEWORK: Final = (
 def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
     """At most one finding, where it is known how long the training will take."""
     del machine
-    work, lines, loop = diagnosis.workload, diagnosis.startup_lines, diagnosis.unrolled_loop
+    work, loop = diagnosis.workload, diagnosis.unrolled_loop
+    lines = [line for line in diagnosis.startup_lines if line.kind == "line"]
     if not work.steps_per_epoch:
         return
     before_s = sum(line.seconds for line in lines)
     steps_s = work.epochs * work.steps_per_epoch * diagnosis.step_s
-    rest_s = diagnosis.first_step_s + _validating_s(diagnosis)
-    training_s = steps_s + rest_s
+    whole_s = break_down_run(diagnosis).seconds
+    training_s = whole_s - before_s
+    rest_s = training_s - steps_s
     if loop and (not lines or loop.tracing_s > lines[0].seconds):
         upper = speedup_bound(training_s, rest_s - loop.tracing_s + _LOOPING * steps_s)
         at, evidence, remedy = _of_loop(loop)
     elif lines:
-        upper = speedup_bound(before_s + training_s, training_s)
+        upper = speedup_bound(whole_s, training_s)
         at, evidence, remedy = _of_lines(lines, before_s)
     else:
         return
-    if upper < MIN_FINDING_SPEEDUP or (1 - 1 / upper) * (before_s + training_s) < _NOTICED:
+    if upper < MIN_FINDING_SPEEDUP or (1 - 1 / upper) * whole_s < _NOTICED:
         return
     yield Finding(
         cause="slow_start",
@@ -52,12 +55,6 @@ def find(diagnosis: WorkloadDiagnosis, machine: Machine) -> Iterator[Finding]:
         remedy=remedy,
         share_of="the whole run",
     )
-
-
-def _validating_s(diagnosis: WorkloadDiagnosis) -> float:
-    """Seconds of all validations. What passes between epochs is part of what a step takes."""
-    validation = diagnosis.validation
-    return validation.validation_count * validation.validation_s if validation else 0.0
 
 
 def _of_lines(lines: Sequence[StartupLine], before_s: float) -> tuple[str, str, str]:
