@@ -14,6 +14,7 @@ from uncork.core.base.record import digest, replace
 from uncork.core.documents.plan_file import serialize_plan
 from uncork.core.edits.step import FlatUpdates, JitCompile
 from uncork.engine.commands import diff as patches
+from uncork.engine.commands.diff import PatchCheck
 from uncork.engine.process.worker_process import Script
 
 TEXT = b"model.compile('adam')\nmodel.fit(data)\n"
@@ -48,7 +49,7 @@ def test_the_patch_is_printed_and_the_rest_said_beside_it(
         "--- train.py\n+++ train.py\n@@ -1,2 +1,2 @@\n-model.compile('adam')\n"
         "+model.compile('adam', jit_compile=True)\n model.fit(data)\n"
     )
-    assert "not in the patch: flat_updates: a script cannot express it" in got.err
+    assert "not in the patch: flat_updates: Keras and TensorFlow have no setting for it" in got.err
     assert "uncork run --plan plan.json train.py ARGS" in got.err
     assert "not run yet: uncork diff --check plan.json ARGS" in got.err
     assert "then: uncork tune train.py ARGS" in got.err
@@ -72,9 +73,9 @@ def test_with_check_the_script_s_arguments_are_handed_on(
 ) -> None:
     checked = []
 
-    def check(patch: object, plan: object, script: Script, follow: object) -> tuple[str, ...]:
+    def check(patch: object, plan: object, script: Script, follow: object) -> PatchCheck:
         checked.append(script)
-        return ("jit_compile",)
+        return PatchCheck(unseen=("jit_compile",))
 
     monkeypatch.setattr(patches, "check_patch", check)
     assert main(["diff", "--check", "plan.json", "photos", "--epochs", "3"]) == exit_codes.DONE
