@@ -20,7 +20,6 @@ from uncork.report.content.diagnosis_content import (
     VerdictText,
     training_option,
 )
-from uncork.report.content.edit_text import GUARANTEE_TEXTS
 from uncork.report.content.figures import (
     finite_or_none,
     format_count,
@@ -29,6 +28,7 @@ from uncork.report.content.figures import (
     format_ratio,
     format_words,
 )
+from uncork.report.content.proof_text import proof_sentence
 from uncork.report.content.remedies import steps_for_findings
 
 
@@ -213,7 +213,7 @@ def _guaranteed(plan: Plan) -> str:
     unproved = [step.name for step in plan.accepted_steps if not (step.proof and step.proof.passed)]
     if unproved:
         return f"Not proved: {', '.join(format_words(name) for name in unproved)}."
-    return f"Proved: {GUARANTEE_TEXTS[plan.guarantee]}."
+    return proof_sentence(plan)
 
 
 def format_interval(low: float, high: float | None, ratio: float = 1.0) -> str:
