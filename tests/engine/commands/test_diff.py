@@ -150,8 +150,49 @@ def test_a_scaled_optimizer_is_what_keras_makes_of_float16() -> None:
     model = replace(
         WORKLOAD.model, dtype_policies=("mixed_float16",), optimizer="LossScaleOptimizer"
     )
-    expected = patches._with(WORKLOAD, (edit,))
-    assert list(patches._differences(expected, replace(WORKLOAD, model=model))) == []
+    expected, found = (
+        JobResult(machine=plan().machine, trained_workload=each)
+        for each in (WORKLOAD, replace(WORKLOAD, model=model))
+    )
+    assert list(patches._differences(expected, found, (edit,), has_equal_batches=False)) == []
+
+
+BATCHES = (*(f"batch {n}" for n in range(8)), "end", *(f"batch {n}" for n in range(8)), "end")
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "equal"),
+    [
+        (BATCHES, BATCHES, 16),
+        (BATCHES, (*BATCHES[:-2], "other", "end"), 0),
+        (BATCHES, BATCHES[:-3], 0),
+        ((), (), 0),
+        (("end", "end"), ("end", "end"), 0),
+        (("same", "same", "end", "end"), ("same", "same", "end", "end"), 0),
+    ],
+)
+def test_batches_are_equal_only_where_some_were_seen(
+    ours: tuple[str, ...], theirs: tuple[str, ...], equal: int
+) -> None:
+    """Where a function is cut between other ops than in the plan."""
+    expected, found = (
+        JobResult(machine=plan().machine, trained_workload=work, batch_digests=digests)
+        for work, digests in ((WORKLOAD, ours), (replace(WORKLOAD, pipeline_digest="b"), theirs))
+    )
+    assert patches._equal_batches(expected, found) == equal
+    same_ops = replace(found, trained_workload=WORKLOAD)
+    assert patches._equal_batches(expected, same_ops) == 0, "no need to look at them"
+    differing = patches._differences(expected, found, (), has_equal_batches=equal > 0)
+    assert bool(list(differing)) == (equal == 0)
+
+
+def test_other_seeds_are_other_numbers() -> None:
+    expected, found = (
+        JobResult(machine=plan().machine, trained_workload=WORKLOAD, draw_seeds=seeds)
+        for seeds in (("1 0", "1 1"), ("1 0", "1 2"))
+    )
+    (told,) = patches._differences(expected, found, (), has_equal_batches=True)
+    assert "draw other numbers" in told
 
 
 SCRIPT = """\

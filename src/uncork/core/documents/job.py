@@ -186,6 +186,7 @@ class JobResult(Record, frozen=True, kw_only=True):
         process_trial: What came of one of these.
         trained_workload: What a version trains, with what its edits make of it, for ``check``.
         batch_digests: Of its batches in two passes, each draw with a seed, for ``check``.
+        draw_seeds: Pairs of seeds of its shuffles and random ops, for ``check``.
         out_of_memory_error: What the training as written ended with; ``""`` where it fits.
         suppressed_saves: Saves by the script that were not carried out, e.g. ``Model.save x3``.
         created_files: New files of the script's, made of weights that trials have moved.
@@ -206,6 +207,7 @@ class JobResult(Record, frozen=True, kw_only=True):
     trained_workload: Workload | None = None
     budget_s: float = 0.0
     batch_digests: tuple[str, ...] = ()
+    draw_seeds: tuple[str, ...] = ()
     overhead_step_share: float = 0.0
     out_of_memory_error: str = ""
     suppressed_saves: tuple[str, ...] = ()

@@ -253,6 +253,8 @@ def _differences(
     expected: JobResult, found: JobResult, edits: tuple[Edit, ...], *, has_equal_batches: bool
 ) -> Iterator[str]:
     with_plan, with_patch = _with(_work(expected), edits), _work(found)
+    if expected.draw_seeds != found.draw_seeds:
+        yield "seeds of random ops: others with the patch, so they would draw other numbers"
     for field, words in _COMPARED.items():
         ours, theirs = getattr(with_plan, field), getattr(with_patch, field)
         if field == "pipeline_digest" and has_equal_batches:

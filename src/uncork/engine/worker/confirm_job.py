@@ -21,7 +21,7 @@ from uncork.engine.subject.subject import Subject
 from uncork.engine.worker.job_listener import JobListener
 from uncork.measure.benchmark.interleave import measure_blocks_interleaved, summarize
 from uncork.pipeline.equivalence.digests import element_digests
-from uncork.pipeline.equivalence.seeded_twin import create_seeded_copy
+from uncork.pipeline.equivalence.seeded_twin import create_seeded_copy, find_draw_seeds
 from uncork.pipeline.runtime.cache_fill import fill_caches
 from uncork.training.variant import Variant, VariantRunner
 
@@ -138,6 +138,7 @@ class CheckListener(VersionListener):
             machine=machine,
             trained_workload=replace(subject.observed_workload(), pipeline_digest=digest),
             batch_digests=self._batch_digests(subject),
+            draw_seeds=find_draw_seeds(version.pipeline) if version.pipeline else (),
         )
 
     def _batch_digests(self, subject: Subject) -> tuple[str, ...]:
