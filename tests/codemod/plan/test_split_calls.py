@@ -70,6 +70,28 @@ def test_a_cache_between_the_parts_stands_before_the_shuffle() -> None:
     compile(after, "train.py", "exec")
 
 
+def test_a_chain_that_gets_too_long_has_a_line_for_each_call() -> None:
+    chain = RANDOM[RANDOM.index("data = (") : RANDOM.index("\n\nmodel =")]
+    links = "".join(line.strip() for line in chain.replace("  # fits the GPU", "").splitlines())
+    text = RANDOM.replace(chain, links.replace("data = (", "data = ").removesuffix(")"))
+    after = patched(text, of(text, (SPLIT, CACHE))).after.decode()
+    assert (
+        script(
+            """
+        data = (
+            tf.data.Dataset.list_files("*.jpg")
+            .map(load_deterministic, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+            .cache()
+            .shuffle(100)
+            .map(load_random)
+            .batch(32)
+        )
+        """
+        )
+        in after
+    )
+
+
 def test_without_a_cache_the_parts_follow_each_other() -> None:
     after = patched(RANDOM, of(RANDOM, SPLIT)).after.decode()
     assert ".shuffle(100)\n    .map(load_deterministic, num" in after

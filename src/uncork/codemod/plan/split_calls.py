@@ -17,6 +17,7 @@ import libcst as cst
 
 from uncork.codemod.plan.function_split import FunctionSplit, split_function
 from uncork.codemod.plan.stage_calls import find_shared_dataset, find_stage_call
+from uncork.codemod.syntax.call_syntax import break_long_chain
 from uncork.codemod.syntax.changes import ORDER_AFTER, ORDER_END, Change, Changes
 from uncork.codemod.syntax.script_tree import ScriptTree, receiver
 from uncork.core.base.errors import EditRefused
@@ -64,6 +65,7 @@ def write_split(source: ScriptTree, plan: Plan, request: SplitRequest) -> Change
     changes = [Change(low, lambda now: _below(now, low, made), ORDER_AFTER)]
     if split is None:
         return [*changes, Change(call, _removed, ORDER_END)]
+    changes.append(Change(_chain_of(source, call), break_long_chain, ORDER_END))
     changes.append(Change(_function_of(call).value, lambda _: cst.Name(split.names[1])))
     is_kept = len(source.uses(split.function.name.value)) > 1
     written = Change(split.function, lambda now: split.written(now, is_kept=is_kept))
@@ -128,6 +130,16 @@ def _function_of(call: cst.Call) -> cst.Arg:
     if first is None or first.star or (first.keyword and first.keyword.value != "map_func"):
         raise EditRefused("the map gets its function in another way")
     return first
+
+
+def _chain_of(source: ScriptTree, call: cst.Call) -> cst.Call:
+    """The whole chain of calls that one is a link of."""
+    while True:
+        link = source.parent(call)
+        above = source.parent(link) if isinstance(link, cst.Attribute) else None
+        if not isinstance(above, cst.Call) or above.func is not link:
+            return call
+        call = above
 
 
 def _arguments(source: ScriptTree, call: cst.Call) -> str:
