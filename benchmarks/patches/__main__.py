@@ -1,6 +1,6 @@
 """Does the patch of a plan gain what the plan gains, and train the same?
 
-    python -m benchmarks.patches PLAN [--rounds N] [--json FILE] -- ARGS
+    python -m benchmarks.patches [--rounds N] [--json FILE] PLAN ARGS
 
 PLAN was written by ``uncork tune``, in this working directory; ARGS are those of its script. The
 script as it is, the script with the plan, and the patched script run in turn, each in a folder of
@@ -70,7 +70,7 @@ def main() -> int:
     """Patch, run, compare, print; 1 where too little of the gain is kept."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("plan", type=Path)
-    parser.add_argument("args", nargs="*")
+    parser.add_argument("args", nargs=argparse.REMAINDER)
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()

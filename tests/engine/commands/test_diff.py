@@ -208,7 +208,13 @@ def load(x):
     return tf.cast(x, tf.float32)[None], tf.cast(x, tf.float32)
 
 
-data = tf.data.Dataset.range(64).map(load).shuffle(8).batch(int(sys.argv[1]))
+def augment(x, y):
+    x = tf.exp(-x)
+    x = x + tf.random.uniform([])
+    return x, y
+
+
+data = tf.data.Dataset.range(64).map(load).shuffle(8).map(augment).batch(int(sys.argv[1]))
 model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
 model.compile(
     optimizer="sgd",
@@ -234,7 +240,12 @@ def test_a_patch_is_run_and_trains_as_the_plan_does(
     assert "trains the same pipeline, model and settings" in got.stderr
     assert "not in the patch: flat_updates" in got.stderr
     assert (tmp_path / "train.py").read_text() == SCRIPT
-    for wanted in ("mixed_bfloat16", "jit_compile=True", "deterministic=True).cache().shuffle(8)"):
+    for wanted in (
+        "mixed_bfloat16",
+        "jit_compile=True",
+        ".map(load, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)",
+        "+    .cache()\n+    .shuffle(8)\n+    .map(augment_random)",
+    ):
         assert wanted in got.stdout
     applied = subprocess.run(
         ["git", "apply", "-p0"], input=got.stdout, text=True, cwd=tmp_path, check=False
