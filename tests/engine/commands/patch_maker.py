@@ -85,7 +85,7 @@ class Maker(PassThroughListener):
             "flat_updates": (FlatUpdates(),),
         }
         stages = [
-            Stage(index=i, kind=node.kind, at=source_line(node.dataset))
+            Stage(index=i, kind=node.kind, at=source_line(node.dataset), name=node.name)
             for i, node in enumerate(nodes)
         ]
         stages[augments] = replace(stages[augments], **measured(nodes[augments]))
