@@ -19,9 +19,10 @@ from uncork.pycode.frames.dataset_lines import record_lines_if_imported
 
 if TYPE_CHECKING:
     from uncork.api.functions import diagnose, explain, fit, optimize, tune
+    from uncork.api.rewrite import rewrite
     from uncork.core.documents.plan import Policy
 
-__all__ = ["Policy", "__version__", "diagnose", "explain", "fit", "optimize", "tune"]
+__all__ = ["Policy", "__version__", "diagnose", "explain", "fit", "optimize", "rewrite", "tune"]
 
 
 def __getattr__(name: str) -> Any:
@@ -30,6 +31,10 @@ def __getattr__(name: str) -> Any:
         from uncork.core.documents.plan import Policy  # noqa: PLC0415
 
         return Policy
+    if name == "rewrite":
+        from uncork.api.rewrite import rewrite  # noqa: PLC0415
+
+        return rewrite
     if name in __all__:
         from uncork.api import functions as api  # noqa: PLC0415
 

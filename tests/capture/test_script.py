@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import linecache
+
 import pytest
+
+from uncork.capture.script import _lay_at
 
 SCRIPTS = {
     "what it sees": """
@@ -169,3 +173,16 @@ def test_error_in_uncork_is_not_blamed_on_the_script():
             files.append(traceback.tb_frame.f_code.co_filename)
             traceback = traceback.tb_next
     assert files[-1].endswith("stop.py")
+
+
+def test_who_reads_the_file_again_gets_the_text_that_runs(tmp_path, monkeypatch):
+    """AutoGraph does, for the functions of the script itself."""
+    monkeypatch.setattr(linecache, "updatecache", linecache.updatecache)
+    monkeypatch.setattr(linecache, "cache", {})
+    path, other = tmp_path / "train.py", tmp_path / "other.py"
+    path.write_text("on disk\n")
+    other.write_text("another file\n")
+    _lay_at(str(path), b"as it runs\n")
+    assert linecache.updatecache(str(path)) == ["as it runs\n"]
+    assert linecache.getline(str(path), 1) == "as it runs\n"
+    assert linecache.updatecache(str(other)) == ["another file\n"]

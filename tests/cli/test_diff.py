@@ -9,11 +9,14 @@ import pytest
 from records import WORKLOAD, plan
 from uncork.cli import diff as patching
 from uncork.cli.main import main
+from uncork.codemod.syntax.patch import Patch
 from uncork.core.base import exit_codes
+from uncork.core.base.errors import PatchRefused
 from uncork.core.base.record import digest, replace
-from uncork.core.documents.plan_file import serialize_plan
+from uncork.core.documents.plan_file import parse_plan, serialize_plan
 from uncork.core.edits.step import FlatUpdates, JitCompile
 from uncork.engine.commands import diff as patches
+from uncork.engine.commands.diff import PatchCheck
 from uncork.engine.process.worker_process import Script
 
 TEXT = b"model.compile('adam')\nmodel.fit(data)\n"
@@ -48,7 +51,7 @@ def test_the_patch_is_printed_and_the_rest_said_beside_it(
         "--- train.py\n+++ train.py\n@@ -1,2 +1,2 @@\n-model.compile('adam')\n"
         "+model.compile('adam', jit_compile=True)\n model.fit(data)\n"
     )
-    assert "not in the patch: flat_updates: a script cannot express it" in got.err
+    assert "not in the patch: flat_updates: Keras and TensorFlow have no setting for it" in got.err
     assert "uncork run --plan plan.json train.py applies" in got.err
     assert "not run yet: uncork diff --check plan.json compares" in got.err
     assert "then: uncork tune train.py\n" in got.err
@@ -72,9 +75,9 @@ def test_with_check_the_script_s_arguments_are_handed_on(
 ) -> None:
     checked = []
 
-    def check(patch: object, plan: object, script: Script, follow: object) -> tuple[str, ...]:
+    def check(patch: object, plan: object, script: Script, follow: object) -> PatchCheck:
         checked.append(script)
-        return ("jit_compile",)
+        return PatchCheck(unseen=("jit_compile",))
 
     monkeypatch.setattr(patches, "check_patch", check)
     assert main(["diff", "--check", "plan.json", "photos", "--epochs", "3"]) == exit_codes.DONE
@@ -155,3 +158,40 @@ def test_a_script_above_the_working_directory_is_named_whole(
     got = capsys.readouterr()
     assert ".." not in got.out
     assert "patch ../old.py" in got.err
+
+
+def test_where_nothing_can_be_written_it_says_what_to_do(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = parse_plan((folder / "plan.json").read_bytes())
+    by_hand = replace(made.steps[1], source_edit="first\n  .second()")
+    (folder / "plan.json").write_bytes(serialize_plan(replace(made, steps=(by_hand,))))
+    assert main(["diff", "plan.json"]) == exit_codes.DONE
+    got = capsys.readouterr()
+    assert got.out == ""
+    assert "no setting for it; by hand, for example:\n    first\n      .second()" in got.err
+    assert "train with uncork run --plan plan.json train.py" in got.err
+
+
+def test_a_patch_that_fails_its_check_gives_way_to_one_that_calls_uncork(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[bool] = []
+
+    def patch_from_plan(plan: object, *, calls_uncork: bool = False) -> Patch:
+        asked.append(calls_uncork)
+        after = b"called" if calls_uncork else b"split"
+        return Patch(path="train.py", before=TEXT, after=after, included=("cache",))
+
+    def check(patch: Patch, plan: object, script: Script, follow: object) -> PatchCheck:
+        if patch.after == b"split":
+            raise PatchRefused("differs")
+        return PatchCheck(batch_count=114)
+
+    monkeypatch.setattr(patches, "patch_from_plan", patch_from_plan)
+    monkeypatch.setattr(patches, "check_patch", check)
+    assert main(["diff", "--check", "plan.json"]) == exit_codes.DONE
+    got = capsys.readouterr()
+    assert asked == [False, True]
+    assert "+called" in got.out
+    assert "the same batches (114 digests), model and settings" in got.err

@@ -117,10 +117,21 @@ def _compile(source: bytes, path: str, *, outline: bool) -> CodeType:
 def _lay_at(path: str, text: bytes) -> None:
     """Tracebacks and AutoGraph ask for the lines of a file by its name: these are its lines.
 
-    Without a time of change the entry is never compared with what does lie there.
+    Without a time of change the entry is never compared with what does lie there. AutoGraph has the
+    file of a module read again before it converts a function, so that is answered likewise.
     """
     lines = decode_source(text).splitlines(keepends=True)
-    linecache.cache[path] = (len(text), None, lines, path)
+    entry = (len(text), None, lines, path)
+    linecache.cache[path] = entry
+    read_again = linecache.updatecache
+
+    def update(filename: str, module_globals: dict[str, object] | None = None) -> list[str]:
+        if filename != path:
+            return read_again(filename, module_globals)
+        linecache.cache[path] = entry
+        return lines
+
+    linecache.updatecache = update
 
 
 def _suggestion(script: Path) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from uncork.cli.output_files import check_writable, unwritable_error
 from uncork.core.base import exit_codes
-from uncork.core.base.errors import WrongUse
+from uncork.core.base.errors import PatchRefused, WrongUse
 from uncork.core.base.record import write_atomically
 from uncork.core.base.script import script_words
 from uncork.core.documents.plan import Plan
@@ -38,7 +38,7 @@ def diff(options: argparse.Namespace) -> int:
             f"uncork diff --check {shlex.quote(str(options.file))} ARGS",
         )
     plan = _plan_in(options.file)
-    unseen: tuple[str, ...] = ()
+    check: patches.PatchCheck | None = None
     if plan is None:
         if options.check:
             raise WrongUse(
@@ -50,13 +50,27 @@ def diff(options: argparse.Namespace) -> int:
     else:
         patch = patches.patch_from_plan(plan)
         if options.check and patch.included:
-            script = Script(plan.script, _arguments(plan, options), plan.module)
-            unseen = patches.check_patch(patch, plan, script, Progress(quiet=options.quiet))
+            patch, check = _checked(patch, plan, options)
     _hand_out(patch, options.output)
-    told = _of_plan(plan, patch, options, unseen) if plan else _of_script(patch, options.output)
+    told = _of_plan(plan, patch, options, check) if plan else _of_script(patch, options.output)
     if not options.quiet:
         sys.stderr.write("".join(f"uncork: {line}\n" for line in told))
     return exit_codes.DONE
+
+
+def _checked(
+    patch: Patch, plan: Plan, options: argparse.Namespace
+) -> tuple[Patch, patches.PatchCheck]:
+    """The patch, or one that leaves the script's functions whole where cutting them goes wrong."""
+    script = Script(plan.script, _arguments(plan, options), plan.module)
+    progress = Progress(quiet=options.quiet)
+    try:
+        return patch, patches.check_patch(patch, plan, script, progress)
+    except PatchRefused:
+        other = patches.patch_from_plan(plan, calls_uncork=True)
+        if other.after == patch.after:
+            raise
+        return other, patches.check_patch(other, plan, script, progress)
 
 
 def _plan_in(path: Path) -> Plan | None:
@@ -110,29 +124,32 @@ def _arguments(plan: Plan, options: argparse.Namespace) -> tuple[str, ...]:
 
 
 def _of_plan(
-    plan: Plan, patch: Patch, options: argparse.Namespace, unseen: tuple[str, ...]
+    plan: Plan, patch: Patch, options: argparse.Namespace, check: patches.PatchCheck | None
 ) -> list[str]:
     file = str(options.file)
     words = script_words(patch.path, plan.module, _arguments(plan, options))
     told = [f"not in the patch: {each.name}: {each.reason}" for each in patch.omitted]
+    run = shlex.join(["uncork", "run", "--plan", file, *words])
+    if not patch.included:
+        if not patch.omitted:
+            return ["the plan changes nothing, so there is nothing to patch"]
+        return [*told, f"no step of the plan can be written into the script: train with {run}"]
     if patch.omitted:
-        run = shlex.join(["uncork", "run", "--plan", file, *words])
         told.append(f"{run} applies these, too, to the script without the patch")
     told += patch.notes
-    if not patch.included:
-        return [*told, "there is nothing to patch" if patch.omitted else "the plan changes nothing"]
     told.append(f"in the patch: {', '.join(patch.included)}")
     if patch.omitted:
         told.append(
             "Uncork proved and measured the plan with all of its optimizations. To measure only "
             f"those in the patch, apply it, then: {shlex.join(['uncork', 'tune', *words])}"
         )
-    if options.check:
-        told.append("checked: the patched script trains the same pipeline, model and settings")
-        told += (f"of {name}, Uncork checked only that it trains" for name in unseen)
+    if check is not None:
+        data = f"batches ({check.batch_count} digests)" if check.batch_count else "pipeline"
+        told.append(f"checked: the patched script trains the same {data}, model and settings")
+        told += (f"of {name}, Uncork checked only that it trains" for name in check.unseen)
     else:
-        check = f"uncork diff --check {shlex.quote(file)}"
-        told.append(f"not run yet: {check} compares it with the plan")
+        command = shlex.join(["uncork", "diff", "--check", file])
+        told.append(f"not run yet: {command} compares it with the plan")
     return [*told, _apply(patch, options.output)]
 
 

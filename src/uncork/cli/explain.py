@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 
 from uncork.core.base import exit_codes
-from uncork.report.terminal.pages import page_names, print_page, read_page
+from uncork.report.content.pages import page_names, read_page
+from uncork.report.terminal.pages import print_page
 
 
 def explain(options: argparse.Namespace) -> int:

@@ -200,7 +200,10 @@ def _diff(verb: argparse.ArgumentParser) -> None:
 
 
 def _report(verb: argparse.ArgumentParser) -> None:
-    verb.add_argument("file", type=Path, help="a saved diagnosis.json or plan.json")
+    verb.add_argument("file", type=Path, help="a saved diagnosis.json or plan.json", metavar="FILE")
+    verb.add_argument(
+        "other", type=Path, nargs="?", metavar="PLAN", help="another plan.json, to compare it with"
+    )
     verb.add_argument("--html", type=Path, metavar="FILE", help="also write the HTML report here")
     _confidential(verb)
     _output(verb)

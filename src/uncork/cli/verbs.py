@@ -152,19 +152,49 @@ def run(options: argparse.Namespace) -> int:
 
 
 def report(options: argparse.Namespace) -> int:
-    """Draw a saved file again, anywhere."""
+    """Draw a saved file again, anywhere; two plans side by side."""
+    if options.other is not None:
+        return compare_plan_files(options)
     record = _shown(_read(options.file), options)
     path = Path(options.file.name) if options.confidential else options.file
     _present(record, options, path)
     if options.html:
-        _check_target(options.html, named="--html")
-        _check_apart(options.html, options.file, named="--html")
-        _save(options.html, _html(record, path), named="--html")
+        _save_html(options, _html(record, path), options.file)
     if options.json and options.json != PRINTED:
         _check_target(options.json, type(record), named="--json")
         _save(options.json, _json(record), named="--json")
     _print_files({"report": options.html}, options)
     return exit_codes.DONE
+
+
+def compare_plan_files(options: argparse.Namespace) -> int:
+    """Two plans side by side."""
+    from uncork.report.content.plan_comparison import compare_plans  # noqa: PLC0415
+    from uncork.report.html import page as html  # noqa: PLC0415
+    from uncork.report.terminal.comparison import comparison_text  # noqa: PLC0415
+    from uncork.report.terminal.text import detect_style  # noqa: PLC0415
+
+    files = (options.file, options.other)
+    plans = [_shown(_read(path), options) for path in files]
+    for path, plan in zip(files, plans, strict=True):
+        if not isinstance(plan, Plan):
+            raise WrongUse(f"{path} is not a plan", "two plans", f"uncork report {path}")
+    first, second = (plan for plan in plans if isinstance(plan, Plan))
+    names = [path.name if options.confidential else str(path) for path in files]
+    found = compare_plans(first, second, (names[0], names[1]))
+    style = detect_style(sys.stdout, shutil.get_terminal_size((100, 40)).columns)
+    print(comparison_text(found, *style))
+    if options.html:
+        _save_html(options, html.comparison_html(found).encode(), *files)
+        print(f"report: {options.html}")
+    return exit_codes.DONE
+
+
+def _save_html(options: argparse.Namespace, text: bytes, *files: Path) -> None:
+    _check_target(options.html, named="--html")
+    for file in files:
+        _check_apart(options.html, file, named="--html")
+    _save(options.html, text, named="--html")
 
 
 def _progress(options: argparse.Namespace) -> Progress:

@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 import sys
+from typing import get_args
 
 import pytest
 
 from codemod.scripts import FIT, KEPT, LOOP, at, lines, of_fit, of_loop, patched, with_point
+from uncork.codemod.plan.plan_patch import STAGE_WRITERS, WRITERS
+from uncork.codemod.plan.reasons import REASONS
+from uncork.codemod.plan.rewrite_calls import REWRITES
 from uncork.core.base.errors import WrongUse
 from uncork.core.base.record import replace
-from uncork.core.edits.edit import IntraOpThreads, KeepFreedMemory
+from uncork.core.edits.edit import (
+    AsyncCheckpoint,
+    IntraOpThreads,
+    KeepFreedMemory,
+    LoaderEdit,
+    ProcessEdit,
+    ValidationInput,
+)
 from uncork.core.edits.pipeline import (
     AutotuneOff,
     Cache,
+    DiskCache,
     LessAhead,
     ParallelMap,
+    PipelineEdit,
     Prefetch,
     ShuffleFirst,
-    SplitMap,
 )
 from uncork.core.edits.step import (
     DtypePolicy,
@@ -26,6 +38,7 @@ from uncork.core.edits.step import (
     JitCompileOff,
     LayersInInput,
     ReduceRetracing,
+    StepEdit,
     StepsPerExecution,
 )
 
@@ -332,7 +345,7 @@ REFUSED = {
         DtypePolicy(policy="mixed_bfloat16"),
         "the callbacks of the fit",
     ),
-    "what no setting does": (FIT, FlatUpdates(), "cannot express it"),
+    "what no setting does": (FIT, FlatUpdates(), "no setting for it"),
 }
 
 
@@ -346,14 +359,16 @@ def test_where_it_is_not_plain_nothing_is_written(name: str) -> None:
     assert reason in patch.omitted[0].reason
 
 
-def test_a_stage_that_a_library_made_on_that_line_is_not_the_script_s() -> None:
+def test_a_stage_that_a_library_made_on_that_line_is_known_by_its_number() -> None:
     """The cache belongs below the map of the script's, which stands on the same line."""
     made = of_fit(FIT, CACHE)
     decode = replace(made.before.stages[1], name="decode")
     stages = (made.before.stages[0], decode, *made.before.stages[1:])
     patch = patched(FIT, replace(made, before=replace(made.before, stages=stages)))
-    assert patch.included == ()
-    assert "2 stages of kind map come from line" in patch.omitted[0].reason
+    assert '+history = model.fit(data.apply(uncork.rewrite("cache", stage=1)), epochs=10)' in lines(
+        patch
+    )
+    assert "2 stages of kind map come from line" in patch.notes[0]
 
 
 def test_callbacks_that_ask_the_model_nothing_are_no_reason() -> None:
@@ -412,35 +427,58 @@ def test_without_a_line_the_only_compile_is_meant() -> None:
 
 
 def test_half_of_a_step_is_not_written_and_what_builds_on_it_neither() -> None:
-    """A cache of half a map, then threads for the other half; the end is where it was."""
+    """A cache in files, then threads for a map; the end is where it was."""
     steps = (
-        (SplitMap(stage=1, expected_digest=""), CACHE),
+        (CACHE, DiskCache(stage=1, expected_digest="")),
         ParallelMap(stage=2, expected_digest=""),
     )
     patch = patched(FIT, of_fit(FIT, *steps, Prefetch(expected_digest="")))
     assert patch.included == ("prefetch",)
-    assert [each.name for each in patch.omitted] == ["split_map", "parallel_map"]
-    assert "split_map creates" in patch.omitted[1].reason
+    assert [each.name for each in patch.omitted] == ["cache", "parallel_map"]
+    assert "Uncork deletes its files" in patch.omitted[0].reason
+    assert "cache creates" in patch.omitted[1].reason
 
 
-def test_a_cache_below_a_shuffle_is_left_to_the_plan() -> None:
-    made = with_point(of_fit(FIT, CACHE), 1, ("shuffle",))
-    assert "before the shuffle" in patched(FIT, made).omitted[0].reason
+def test_a_cache_that_belongs_before_a_shuffle_takes_its_map_along() -> None:
+    text = FIT.replace("    .map(load)\n    .shuffle(100)", "    .shuffle(100)\n    .map(load)")
+    made = of_fit(text, CACHE, at=at(text, ".fit("))
+    listed, loads, shuffles, batches = made.before.stages
+    stages = (listed, replace(shuffles, index=1), replace(loads, index=2), batches)
+    made = replace(made, before=replace(made.before, stages=stages))
+    cached = replace(made.steps[0], edits=(Cache(stage=2, expected_digest=""),))
+    patch = patched(text, with_point(replace(made, steps=(cached,)), 2, ("shuffle",)))
+    assert lines(patch) == ["+    .map(load)", "+    .cache()", "-    .map(load)"]
+    assert patch.notes == ()
 
 
 def test_a_shuffle_behind_something_else_stays() -> None:
     edit = ShuffleFirst(stage=2, expected_digest="")
     made = of_fit(FIT, CACHE, edit)
     assert patched(FIT, replace(made, steps=made.steps[1:])).included == ("shuffle_first",)
-    assert patched(FIT, made).included == ("cache",), "the order would freeze under the cache"
+    both = patched(FIT, made)
+    assert "    .map(load)\n    .cache()\n    .shuffle(100)" in both.after.decode(), (
+        "the order would freeze under the cache"
+    )
+    assert 'data.apply(uncork.rewrite("shuffle_first", stage=2))' in both.after.decode()
     commented = FIT.replace(".map(load)", ".map(load)  # slow")
-    assert "comment" in patched(commented, of_fit(commented, edit)).omitted[0].reason
+    (note,) = patched(commented, of_fit(commented, edit)).notes
+    assert "needs Uncork to run (the shuffle on line 12 has a comment above it)" in note
 
 
 def test_by_hand_is_told_where_the_plan_knows_how() -> None:
     step = replace(KEPT, edits=(FlatUpdates(),), source_edit="an\n  optimizer")
     made = replace(of_fit(FIT), steps=(step,))
-    assert "by hand, for example: an optimizer" in patched(FIT, made).omitted[0].reason
+    reason = patched(FIT, made).omitted[0].reason
+    assert "no setting for it; by hand, for example:\n    an\n      optimizer" in reason
+
+
+def test_no_edit_is_without_a_form_or_a_reason() -> None:
+    """Whatever a plan holds, diff says something of it."""
+    forms = {*WRITERS, *STAGE_WRITERS, *REWRITES, ValidationInput}
+    assert {*get_args(PipelineEdit), *get_args(StepEdit)} | {
+        *get_args(LoaderEdit), ValidationInput, AsyncCheckpoint, *get_args(ProcessEdit),
+    } == forms | REASONS.keys()  # fmt: skip
+    assert not forms & REASONS.keys()
 
 
 def test_what_is_no_python_is_refused() -> None:

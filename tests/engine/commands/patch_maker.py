@@ -17,9 +17,35 @@ from uncork.capture.script import run_script
 from uncork.core.base.record import replace
 from uncork.core.base.script import script_digest
 from uncork.core.documents.plan_file import serialize_plan
-from uncork.core.edits.pipeline import AutotuneOff, Cache, ParallelMap, Prefetch
+from uncork.core.edits.edit import Edit
+from uncork.core.edits.pipeline import AutotuneOff, Cache, ParallelMap, Prefetch, SplitMap
 from uncork.core.edits.step import DtypePolicy, FlatUpdates, JitCompile, StepsPerExecution
-from uncork.core.evidence.stage import Stage
+from uncork.core.evidence.stage import CachePoint, MapPrefix, Stage
+
+
+def measured(node: Any) -> dict[str, Any]:
+    """What a diagnosis knows of a map that is cut, and cached before the shuffle."""
+    from uncork.pipeline.functions.splitting import split_deterministic_prefix  # noqa: PLC0415
+    from uncork.pipeline.profile.cut_lines import find_cut_lines  # noqa: PLC0415
+
+    cut = split_deterministic_prefix(node.functions[0])
+    assert cut is not None
+    last, rest = find_cut_lines(node, cut)
+    return {
+        "deterministic_prefix": MapPrefix(
+            op_count=cut.op_count,
+            bytes_per_element=4,
+            cpu_s_per_element=1e-6,
+            last_at=last,
+            rest_at=rest,
+        ),
+        "cache_point": CachePoint(
+            element_count=64,
+            memory_bytes=256,
+            saved_cpu_s_per_step=1e-6,
+            placed_before=("shuffle",),
+        ),
+    }
 
 
 class Maker(PassThroughListener):
@@ -37,34 +63,40 @@ class Maker(PassThroughListener):
             subject = FitSubject(call.model, call.arguments, call.index, call.at, scratch, **at)
         assert subject.original.pipeline is not None
         nodes = subject.original.pipeline.stages
-        number = [node.kind for node in nodes].index("map")
-        edits = {
-            "parallel_map": ParallelMap(stage=number, expected_digest=""),
-            "cache": Cache(stage=number, expected_digest=""),
-            "prefetch": Prefetch(expected_digest=""),
-            "autotune_off": AutotuneOff(expected_digest=""),
-        }
-        version = subject.original.with_pipeline_edits(tuple(edits.values()))
-        edits |= dict(zip(edits, version.pipeline_edits, strict=True))
-        edits |= {
-            "steps_per_execution": StepsPerExecution(steps=2),
-            "jit_compile": JitCompile(),
-            "mixed_bfloat16": DtypePolicy(policy="mixed_bfloat16"),
-            "flat_updates": FlatUpdates(),
-        }
-        stages = tuple(
-            Stage(index=i, kind=node.kind, at=source_line(node.dataset))
-            for i, node in enumerate(nodes)
+        loads, augments = (i for i, node in enumerate(nodes) if node.kind == "map")
+        version = subject.original.with_pipeline_edits(
+            (
+                ParallelMap(stage=loads, expected_digest=""),
+                SplitMap(stage=augments, expected_digest=""),
+                Cache(stage=augments, expected_digest=""),
+                Prefetch(expected_digest=""),
+                AutotuneOff(expected_digest=""),
+            )
         )
+        parallel, split, cache, prefetch, autotune = version.pipeline_edits
+        edits: dict[str, tuple[Edit, ...]] = {
+            "parallel_map": (parallel,),
+            "cache": (split, cache),
+            "prefetch": (prefetch,),
+            "autotune_off": (autotune,),
+            "steps_per_execution": (StepsPerExecution(steps=2),),
+            "jit_compile": (JitCompile(),),
+            "mixed_bfloat16": (DtypePolicy(policy="mixed_bfloat16"),),
+            "flat_updates": (FlatUpdates(),),
+        }
+        stages = [
+            Stage(index=i, kind=node.kind, at=source_line(node.dataset), name=node.name)
+            for i, node in enumerate(nodes)
+        ]
+        stages[augments] = replace(stages[augments], **measured(nodes[augments]))
         kept = next(step for step in STEPS if step.outcome == "kept")
         made = plan(
             script=sys.argv[0],
             script_digest=script_digest(sys.argv[0]),
-            before=workload_diagnosis(workload=subject.workload, stages=stages),
+            before=workload_diagnosis(workload=subject.workload, stages=tuple(stages)),
             after=None,
             steps=tuple(
-                replace(kept, name=name, edits=(edit,), source_edit="")
-                for name, edit in edits.items()
+                replace(kept, name=name, edits=each, source_edit="") for name, each in edits.items()
             ),
         )
         self._target.write_bytes(serialize_plan(made))

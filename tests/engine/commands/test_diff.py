@@ -150,8 +150,49 @@ def test_a_scaled_optimizer_is_what_keras_makes_of_float16() -> None:
     model = replace(
         WORKLOAD.model, dtype_policies=("mixed_float16",), optimizer="LossScaleOptimizer"
     )
-    expected = patches._with(WORKLOAD, (edit,))
-    assert list(patches._differences(expected, replace(WORKLOAD, model=model))) == []
+    expected, found = (
+        JobResult(machine=plan().machine, trained_workload=each)
+        for each in (WORKLOAD, replace(WORKLOAD, model=model))
+    )
+    assert list(patches._differences(expected, found, (edit,), has_equal_batches=False)) == []
+
+
+BATCHES = (*(f"batch {n}" for n in range(8)), "end", *(f"batch {n}" for n in range(8)), "end")
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "equal"),
+    [
+        (BATCHES, BATCHES, 16),
+        (BATCHES, (*BATCHES[:-2], "other", "end"), 0),
+        (BATCHES, BATCHES[:-3], 0),
+        ((), (), 0),
+        (("end", "end"), ("end", "end"), 0),
+        (("same", "same", "end", "end"), ("same", "same", "end", "end"), 0),
+    ],
+)
+def test_batches_are_equal_only_where_some_were_seen(
+    ours: tuple[str, ...], theirs: tuple[str, ...], equal: int
+) -> None:
+    """Where a function is cut between other ops than in the plan."""
+    expected, found = (
+        JobResult(machine=plan().machine, trained_workload=work, batch_digests=digests)
+        for work, digests in ((WORKLOAD, ours), (replace(WORKLOAD, pipeline_digest="b"), theirs))
+    )
+    assert patches._equal_batches(expected, found) == equal
+    same_ops = replace(found, trained_workload=WORKLOAD)
+    assert patches._equal_batches(expected, same_ops) == 0, "no need to look at them"
+    differing = patches._differences(expected, found, (), has_equal_batches=equal > 0)
+    assert bool(list(differing)) == (equal == 0)
+
+
+def test_other_seeds_are_other_numbers() -> None:
+    expected, found = (
+        JobResult(machine=plan().machine, trained_workload=WORKLOAD, draw_seeds=seeds)
+        for seeds in (("1 0", "1 1"), ("1 0", "1 2"))
+    )
+    (told,) = patches._differences(expected, found, (), has_equal_batches=True)
+    assert "draw other numbers" in told
 
 
 SCRIPT = """\
@@ -167,7 +208,13 @@ def load(x):
     return tf.cast(x, tf.float32)[None], tf.cast(x, tf.float32)
 
 
-data = tf.data.Dataset.range(64).map(load).shuffle(8).batch(int(sys.argv[1]))
+def augment(x, y):
+    x = tf.exp(-x)
+    x = x + tf.random.uniform([])
+    return x, y
+
+
+data = tf.data.Dataset.range(64).map(load).shuffle(8).map(augment).batch(int(sys.argv[1]))
 model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
 model.compile(
     optimizer="sgd",
@@ -193,7 +240,12 @@ def test_a_patch_is_run_and_trains_as_the_plan_does(
     assert "trains the same pipeline, model and settings" in got.stderr
     assert "not in the patch: flat_updates" in got.stderr
     assert (tmp_path / "train.py").read_text() == SCRIPT
-    for wanted in ("mixed_bfloat16", "jit_compile=True", "deterministic=True).cache().shuffle(8)"):
+    for wanted in (
+        "mixed_bfloat16",
+        "jit_compile=True",
+        ".map(load, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)",
+        "+    .cache()\n+    .shuffle(8)\n+    .map(augment_random)",
+    ):
         assert wanted in got.stdout
     applied = subprocess.run(
         ["git", "apply", "-p0"], input=got.stdout, text=True, cwd=tmp_path, check=False

@@ -18,6 +18,7 @@ from uncork.core.edits.step import MicroBatches, RecomputeActivations
 from uncork.report.content.diagnosis_content import next_command
 from uncork.report.content.plan_content import plan_info, speed_chart
 from uncork.report.content.plan_sentences import cost_sentence, plan_verdict
+from uncork.report.content.proof_text import proof_text
 
 KEPT = next(step for step in STEPS if step.outcome == "kept")
 
@@ -30,7 +31,7 @@ def test_verdict_of_a_proved_plan():
     said = plan_verdict(plan())
     assert said.text == (
         "train.py:41 trains 3.8x as fast: 606 to 2,297 samples/s, 93 % of what its training step"
-        " allows. Proved: same elements, same order, same weights, bit for bit."
+        f" allows. Guarantee: {plan().guarantee}. Proved by: {proof_text(plan())}."
     )
 
 

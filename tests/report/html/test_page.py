@@ -21,7 +21,8 @@ from records import (
 from uncork.core.base.measurement import Spread
 from uncork.core.base.record import from_json, replace, to_json
 from uncork.core.documents.plan import Ratio
-from uncork.report.html.page import diagnosis_html, plan_html
+from uncork.report.content.plan_comparison import compare_plans
+from uncork.report.html.page import comparison_html, diagnosis_html, plan_html
 
 EVIL = "</style></title><script>alert(1)</script><img src=x onerror='a'>\"'{{ 7*7 }}"
 VOID = {"meta", "br", "img", "link", "input", "hr"}
@@ -96,6 +97,10 @@ PAGES = {
 }
 
 
+def without_pages(page):
+    return re.sub(r'<article class="page".*?</article>', "", page, flags=re.DOTALL)
+
+
 @pytest.fixture(scope="module", params=PAGES, ids=str)
 def page(request):
     return PAGES[request.param]()
@@ -110,10 +115,14 @@ def test_page_loads_nothing_and_runs_nothing(page):
     tags = Outline(page).tags
     assert not {"script", "link", "img", "iframe", "object"} & {tag for tag, _ in tags}
     assert not any(name.startswith("on") for _, attrs in tags for name in attrs)
-    assert not any({"src", "href", "xlink:href", "srcset"} & set(attrs) for _, attrs in tags)
+    assert not any({"src", "xlink:href", "srcset"} & set(attrs) for _, attrs in tags)
+    assert all(attrs.get("href", "#").startswith("#") for _, attrs in tags)
     assert "@import" not in page
     assert "url(" not in page
-    assert not re.search(r"https?://", page.replace("http://www.w3.org/2000/svg", ""))
+    # The pages of causes and optimizations name their sources.
+    assert not re.search(
+        r"https?://", without_pages(page).replace("http://www.w3.org/2000/svg", "")
+    )
 
 
 def test_page_forbids_loads_to_the_browser(page):
@@ -131,6 +140,7 @@ def test_drawings_have_words_for_those_who_cannot_see_them(page):
 
 
 def test_no_figure_reads_nan_or_inf(page):
+    page = without_pages(page)
     words = set(re.findall(r"[a-z]+", Outline(page).text.lower()))
     assert not {"nan", "inf", "undefined"} & words
     assert not re.search(r'="[^"]*\b(nan|inf)\b', page)
@@ -186,3 +196,36 @@ def test_a_healthy_page_says_so_and_why():
 def test_a_saved_file_is_drawn_as_the_record_was():
     saved = from_json(to_json(diagnosis()), type(diagnosis()))
     assert diagnosis_html(saved) == diagnosis_html(diagnosis())
+
+
+def test_a_page_opens_on_its_verdict_and_says_what_to_do_next():
+    page = plan_html(plan())
+    places = [
+        page.index(what) for what in ('<h1 class="verdict">', 'class="next"', 'class="tiles"')
+    ]
+    assert places == sorted(places)
+    assert "Proved by: " in Outline(page).text
+
+
+def test_nothing_scrolls_within_a_page(page):
+    assert "overflow-x: auto" not in page
+    assert "min-width: 7" not in page
+
+
+def test_names_of_steps_and_causes_lead_to_their_pages():
+    for page in (plan_html(plan()), diagnosis_html(diagnosis())):
+        targets = {attrs["href"][1:] for _, attrs in Outline(page).tags if "href" in attrs}
+        assert targets
+        assert targets <= set(Outline(page).ids())
+    kept = next(step.name for step in STEPS if step.outcome == "kept" and step.name != "split_map")
+    assert f'<a href="#page-{kept}">' in plan_html(plan())
+
+
+def test_two_plans_stand_side_by_side():
+    found = compare_plans(plan(), plan(steps=STEPS[:1]), ("a.json", "<b>.json"))
+    page = comparison_html(found)
+    ids = Outline(page).ids()
+    assert len(ids) == len(set(ids))
+    assert "<b>" not in page
+    assert found.sentence in Outline(page).text
+    assert 'class="differs"' in page

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from uncork.codemod.plan.training_call import find_training_data
+from uncork.codemod.plan.training_call import find_training_data, find_validation_data
 from uncork.codemod.syntax.call_syntax import append_method_call
 from uncork.codemod.syntax.changes import ORDER_END, Change, Changes, Insertion
 from uncork.codemod.syntax.script_tree import ScriptTree
@@ -33,14 +33,16 @@ def write_autotune_off(source: ScriptTree, plan: Plan, edit: AutotuneOff) -> Cha
     ]
 
 
-def write_prefetch(source: ScriptTree, plan: Plan, edit: Prefetch) -> Changes:
-    """One more stage at the end, for this training alone.
+def write_prefetch(
+    source: ScriptTree, plan: Plan, edit: Prefetch, *, is_for_validation: bool = False
+) -> Changes:
+    """One more stage at the end, for this training alone, or for its validation.
 
     Raises:
         EditRefused: It is not plain what the training reads.
     """
     tf = source.module_alias("tensorflow")
-    data, _ = find_training_data(source, plan)
+    data, _ = (find_validation_data if is_for_validation else find_training_data)(source, plan)
     return [
         Change(
             data, lambda now: append_method_call(now, "prefetch", f"{tf}.data.AUTOTUNE"), ORDER_END

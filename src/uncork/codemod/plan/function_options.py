@@ -12,7 +12,13 @@ from uncork.codemod.syntax.changes import Change, Changes
 from uncork.codemod.syntax.script_tree import ScriptTree
 from uncork.core.base.errors import EditRefused
 from uncork.core.documents.plan import Plan
-from uncork.core.edits.step import JitCompile, JitCompileOff, LayersInInput, ReduceRetracing
+from uncork.core.edits.step import (
+    JitCompile,
+    JitCompileOff,
+    LayersInInput,
+    ReduceRetracing,
+    TfFunction,
+)
 
 
 def add_decorator_option(
@@ -118,3 +124,37 @@ def write_reduce_retracing(source: ScriptTree, plan: Plan, edit: ReduceRetracing
             source, plan, "reduce_retracing", "True", replaceable_values=("False", "None")
         )
     ]
+
+
+def write_tf_function(source: ScriptTree, plan: Plan, edit: TfFunction) -> Changes:
+    """``run_eagerly=False`` of ``compile``, or ``@tf.function`` above the step of a loop.
+
+    Raises:
+        EditRefused: There is no one call, or no one function, that it could be given to; or it
+            would do something else than the plan.
+    """
+    if "run_functions_eagerly" in source.module.code:
+        raise EditRefused("the script runs all functions eagerly")
+    if plan.before.workload.kind == "fit":
+        return [
+            add_compile_setting(source, plan, "run_eagerly", "False", replaceable_values=("True",))
+        ]
+    if edit.number_arguments:
+        names = ", ".join(edit.number_arguments)
+        raise EditRefused(
+            f"the loop passes {names} as Python numbers, and each new number is traced"
+        )
+    line = source.line_of(plan.before.workload.step_call_at, "step's call")
+    called = {
+        call.func.value
+        for call in source.nodes_of_type(cst.Call)
+        if isinstance(call.func, cst.Name) and source.line(call) == line
+    }
+    steps = [f for f in source.nodes_of_type(cst.FunctionDef) if f.name.value in called]
+    if len(steps) != 1:
+        raise EditRefused(f"line {line} does not call a single function of the script")
+    (step,) = steps
+    if step.decorators or len(source.uses(step.name.value)) > 1:
+        raise EditRefused(f"{step.name.value} has a decorator, or is not used only on line {line}")
+    decorator = cst.Decorator(cst.parse_expression(f"{source.module_alias('tensorflow')}.function"))
+    return [Change(step, lambda now: now.with_changes(decorators=[decorator]))]

@@ -1,9 +1,4 @@
-"""``.cache()`` behind the stage whose elements are kept.
-
-Where the plan keeps them below a shuffle or a repeat that the script has first, maps and shuffle
-would have to change places: that is left to the plan. So is a map that is to be cut in two.
-
-``prefetch(tf.data.AUTOTUNE)`` instead of a number of batches that nobody takes.
+"""``prefetch(tf.data.AUTOTUNE)`` instead of a number of batches that nobody takes.
 
 ``map(..., num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)``: several at once, in order.
 
@@ -21,12 +16,12 @@ from typing import Final
 
 import libcst as cst
 
-from uncork.codemod.syntax.call_syntax import append_method_call, check_keyword, with_keyword
+from uncork.codemod.syntax.call_syntax import check_keyword, with_keyword
 from uncork.codemod.syntax.changes import ORDER_AFTER, Change, Changes
 from uncork.codemod.syntax.script_tree import ScriptTree, method_name, receiver
 from uncork.core.base.errors import EditRefused
 from uncork.core.documents.plan import Plan
-from uncork.core.edits.pipeline import Cache, LessAhead, ParallelMap, ShuffleFirst
+from uncork.core.edits.pipeline import LessAhead, ParallelMap, ShuffleFirst
 from uncork.core.evidence.stage import Stage
 
 # Neither what a training gives nor one batch is the data that it was made of.
@@ -90,23 +85,6 @@ def _given_to(source: ScriptTree, node: cst.CSTNode) -> str:
             names = [t.target.value for t in each.targets if isinstance(t.target, cst.Name)]
             return names[0] if names else ""
     return ""
-
-
-def write_cache(source: ScriptTree, plan: Plan, edit: Cache, stage: Stage) -> Changes:
-    """One more stage.
-
-    Raises:
-        EditRefused: It would stand elsewhere, or its place is not plain.
-    """
-    del edit
-    below = stage.cache_point.placed_before if stage.cache_point else ()
-    if below:
-        raise EditRefused(
-            f"the cache belongs before the {' and the '.join(below)}: maps after it would have to "
-            "move before it"
-        )
-    call = find_stage_call(source, plan, stage, stage.kind)
-    return [Change(call, lambda now: append_method_call(now, "cache"), ORDER_AFTER)]
 
 
 def write_less_ahead(source: ScriptTree, plan: Plan, edit: LessAhead, stage: Stage) -> Changes:

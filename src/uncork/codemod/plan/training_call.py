@@ -122,6 +122,24 @@ def find_training_data(source: ScriptTree, plan: Plan) -> tuple[cst.BaseExpressi
     return _chained(source, given.value), source.enclosing_statement(call)
 
 
+def find_validation_data(
+    source: ScriptTree, plan: Plan
+) -> tuple[cst.BaseExpression, cst.SimpleStatementLine]:
+    """The dataset that ``fit`` validates on, as code, and the statement that reads it.
+
+    Raises:
+        EditRefused: It is not plain which that is.
+    """
+    call = source.call_at(plan.before.workload.at, "fit")
+    _check_serves_one(source, call)
+    given = find_argument(call, "validation_data")
+    if given is None:
+        raise EditRefused(
+            f"the fit on line {source.line(call)} gets its validation data in another way"
+        )
+    return _chained(source, given.value), source.enclosing_statement(call)
+
+
 def _check_serves_one(source: ScriptTree, place: cst.CSTNode) -> None:
     if not source.has_one_caller(place):
         raise EditRefused(

@@ -10,6 +10,8 @@ from uncork.codemod.syntax.script_tree import find_argument
 from uncork.core.base.errors import EditRefused
 
 _SPACE = cst.SimpleWhitespace(" ")
+# Characters of a chain that still stand on one line with what is before them.
+_LONG = 80
 
 
 def check_keyword(call: cst.Call, name: str, replaceable_values: Collection[str]) -> None:
@@ -94,6 +96,38 @@ def append_method_call(call: cst.BaseExpression, name: str, arguments: str = "")
     around = {"lpar": call.lpar, "rpar": call.rpar}  # parentheses go around all of a chain
     value = call.with_changes(lpar=[], rpar=[])
     return made.with_changes(func=made.func.with_changes(value=value, dot=dot), **around)
+
+
+def break_long_chain(chain: cst.BaseExpression) -> cst.BaseExpression:
+    r"""A chain of calls with a line for each, where it is too long for one line.
+
+    Example:
+        >>> long = cst.parse_expression(f"tf.data.list_files('*').map({'f' * 60}).batch(number)")
+        >>> print(cst.Module([]).code_for_node(break_long_chain(long)).replace("f" * 60, "f"))
+        (
+            tf.data.list_files('*')
+            .map(f)
+            .batch(number)
+        )
+    """
+    code = cst.Module([]).code_for_node(chain)
+    if len(code) <= _LONG or "\n" in code or not isinstance(chain, cst.Call) or chain.lpar:
+        return chain
+    line = cst.ParenthesizedWhitespace(indent=True, last_line=cst.SimpleWhitespace("    "))
+    end = cst.ParenthesizedWhitespace(indent=True, last_line=cst.SimpleWhitespace(""))
+    return _broken(chain, line).with_changes(
+        lpar=[cst.LeftParen(whitespace_after=line)], rpar=[cst.RightParen(whitespace_before=end)]
+    )
+
+
+def _broken(call: cst.Call, line: cst.ParenthesizedWhitespace) -> cst.Call:
+    """Each link on a line of its own, but for the first call."""
+    below = call.func.value if isinstance(call.func, cst.Attribute) else None
+    if not isinstance(below, cst.Call) or not isinstance(below.func, cst.Attribute):
+        return call
+    assert isinstance(call.func, cst.Attribute)
+    dot = call.func.dot.with_changes(whitespace_before=line)
+    return call.with_changes(func=call.func.with_changes(value=_broken(below, line), dot=dot))
 
 
 def _between(call: cst.Call) -> cst.BaseParenthesizableWhitespace:

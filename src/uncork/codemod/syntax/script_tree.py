@@ -68,6 +68,11 @@ class ScriptTree:
             node = node.func.attr
         return int(self._positions[node].start.line)
 
+    def lines(self, node: cst.CSTNode) -> range:
+        """All lines that it stands on."""
+        position = self._positions[node]
+        return range(int(position.start.line), int(position.end.line) + 1)
+
     def at(self, node: cst.CSTNode) -> str:
         """``file.py:line``."""
         return f"{self.path}:{self.line(node)}"

@@ -114,9 +114,11 @@ class CheckJob(PlanJob, tag="check", frozen=True, kw_only=True):
 
     Attributes:
         source_path: Path of a text that is run in the place of the script's, as if it lay there.
+        batch_count: Batches of a pass whose digests are taken at most; 0 for none.
     """
 
     source_path: str | None = None
+    batch_count: int = 0
 
 
 class HandoverJob(PlanJob, frozen=True, kw_only=True):
@@ -188,6 +190,8 @@ class JobResult(Record, frozen=True, kw_only=True):
         has_handover: Everything is there for ``backend`` and ``process``.
         process_trial: What came of one of these.
         trained_workload: What a version trains, with what its edits make of it, for ``check``.
+        batch_digests: Of its batches in two passes, each draw with a seed, for ``check``.
+        draw_seeds: Pairs of seeds of its shuffles and random ops, for ``check``.
         out_of_memory_error: What the training as written ended with; ``""`` where it fits.
         redirected_saves: Saves by the script that went to a folder of ours, e.g. ``Model.save x3``.
         suppressed_saves: Saves that were not carried out.
@@ -208,6 +212,8 @@ class JobResult(Record, frozen=True, kw_only=True):
     process_trial: ProcessTrial | None = None
     trained_workload: Workload | None = None
     budget_s: float = 0.0
+    batch_digests: tuple[str, ...] = ()
+    draw_seeds: tuple[str, ...] = ()
     overhead_step_share: float = 0.0
     out_of_memory_error: str = ""
     redirected_saves: tuple[str, ...] = ()

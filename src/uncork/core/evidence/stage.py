@@ -20,11 +20,16 @@ class MapPrefix(Record, frozen=True, kw_only=True):
         op_count: TensorFlow ops in it.
         bytes_per_element: Of the tensors at the cut.
         cpu_s_per_element: Of the prefix alone.
+        last_at: ``file.py:line`` in the function of its last statement that is in this part; None
+            where that is not known.
+        rest_at: Likewise of the first statement that is in the other part.
     """
 
     op_count: int
     bytes_per_element: int
     cpu_s_per_element: float
+    last_at: str | None = None
+    rest_at: str | None = None
 
 
 class OpCost(Record, frozen=True, kw_only=True):

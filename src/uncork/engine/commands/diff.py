@@ -12,18 +12,19 @@ from typing import TYPE_CHECKING, Final
 from uncork.compat.versions import require_tensorflow
 from uncork.core.base.errors import OutOfMemory, PatchRefused, PlanRefused, WrongUse
 from uncork.core.base.journal import Event
-from uncork.core.base.record import digest, replace
-from uncork.core.documents.job import CheckJob
+from uncork.core.base.record import Record, digest, replace
+from uncork.core.documents.job import CheckJob, JobResult
 from uncork.core.documents.plan import Plan
 from uncork.core.documents.workload import Workload
 from uncork.core.edits.edit import Edit
-from uncork.core.edits.pipeline import AutotuneOff, Prefetch
+from uncork.core.edits.pipeline import AutotuneOff, Prefetch, SplitMap
 from uncork.core.edits.step import (
     DtypePolicy,
     JitCompile,
     JitCompileOff,
     ReduceRetracing,
     StepsPerExecution,
+    TfFunction,
 )
 from uncork.engine.process.worker_process import (
     EventHandler,
@@ -39,6 +40,11 @@ if TYPE_CHECKING:
     from uncork.codemod.syntax.patch import Patch
 
 
+# Of a pass, at most: those of a cache have to be read again to be seen.
+_MAX_BATCHES: Final = 100_000
+_PASSES: Final = 2
+# Fewer say little of what is drawn.
+MIN_ELEMENTS: Final = 4
 # Of a workload, what tells that the same is trained in the same way; lines move under a patch.
 _COMPARED: Final = {
     "kind": "kind of loop",
@@ -56,8 +62,25 @@ _COMPARED: Final = {
 }
 
 
-def patch_from_plan(plan: Plan) -> Patch:
+class PatchCheck(Record, frozen=True, kw_only=True):
+    """What a check of a patch has compared.
+
+    Attributes:
+        unseen: Names of the steps of which no more was seen than that the script trains with them.
+        batch_count: Batches whose digests are equal, where the pipelines are not the same ops; 0
+            where they are.
+    """
+
+    unseen: tuple[str, ...] = ()
+    batch_count: int = 0
+
+
+def patch_from_plan(plan: Plan, *, calls_uncork: bool = False) -> Patch:
     """The script of a plan with what of it can be written there.
+
+    Args:
+        plan: As ``uncork tune`` wrote it.
+        calls_uncork: No function of the script's is cut in two in its source.
 
     Raises:
         PlanRefused: The script was changed since, or is none.
@@ -80,7 +103,7 @@ def patch_from_plan(plan: Plan) -> Patch:
             f"{shlex.join(['uncork', 'tune', *plan.script_words])} makes a plan for the changed "
             "script",
         )
-    return build_plan_patch(plan, text, plan.script)
+    return build_plan_patch(plan, text, plan.script, calls_uncork=calls_uncork)
 
 
 def patch_from_script(path: Path) -> Patch:
@@ -95,24 +118,20 @@ def patch_from_script(path: Path) -> Patch:
     return build_keras3_patch(_read(path, "check the path"), str(path))
 
 
-def check_patch(
-    patch: Patch, plan: Plan, script: Script, on_event: EventHandler
-) -> tuple[str, ...]:
+def check_patch(patch: Patch, plan: Plan, script: Script, on_event: EventHandler) -> PatchCheck:
     """Run the script as the plan has it, then the patched one, each in a process of its own.
 
     Compared is what they train: the pipeline op for op, the model, the settings of the step. Where
-    all of it is equal, and the patch has all steps, what was proved and measured of the plan holds
-    for it. Nothing is timed here. The user's file is not touched: the child runs the patched text
-    in its place.
+    a function was cut between two other ops, the batches are compared instead, with equal seeds.
+    Where all of it is equal, and the patch has all steps, what was proved and measured of the plan
+    holds for it. Nothing is timed here. The user's file is not touched: the child runs the patched
+    text in its place.
 
     Args:
         patch: Of the plan.
         plan: Of which only the steps that the patch has are put in force.
         script: With its arguments.
         on_event: Called with each event as it happens.
-
-    Returns:
-        Names of the steps of which no more was seen than that the script trains with them.
 
     Raises:
         PatchRefused: Something differs.
@@ -121,7 +140,11 @@ def check_patch(
     require_tensorflow()
     said = _only(plan, patch.included)
     work = plan.before.workload
-    base = CheckJob(training_index=work.index, is_fit_in_loop=work.is_fit_in_loop)
+    base = CheckJob(
+        training_index=work.index,
+        is_fit_in_loop=work.is_fit_in_loop,
+        batch_count=_MAX_BATCHES if any(isinstance(e, SplitMap) for e in said.edits) else 0,
+    )
     with temporary_folder() as folder:
         planned = write_plan(said, Path(folder, "plan.json"))
         text = Path(folder, "patched.py")
@@ -131,7 +154,8 @@ def check_patch(
         under_plan = replace(base, plan_path=planned, environment=said.environment)
         expected = _trained(under_plan, script, "with the plan active")
         found = _trained(replace(base, source_path=str(text)), script, "with the patch")
-    differing = tuple(_differences(_with(expected, said.edits), found))
+    batches = _equal_batches(expected, found)
+    differing = tuple(_differences(expected, found, said.edits, has_equal_batches=batches > 0))
     if differing:
         raise PatchRefused(
             "the patched script does not train as the plan does:"
@@ -140,11 +164,28 @@ def check_patch(
             "uncork run --plan, which needs no patch; please report this: "
             f"{', '.join(patch.included)}",
         )
-    return tuple(
+    unseen = tuple(
         step.name
         for step in said.accepted_steps
         if any(isinstance(e, ReduceRetracing) for e in step.edits)
     )
+    return PatchCheck(unseen=unseen, batch_count=batches)
+
+
+def _equal_batches(expected: JobResult, found: JobResult) -> int:
+    """Batches whose digests are equal; 0 where any differ, where there are none, or no need."""
+    ours, theirs = _work(expected), _work(found)
+    if ours.pipeline_digest == theirs.pipeline_digest:
+        return 0
+    digests = expected.batch_digests
+    # Either pass may have been cut short, after another number of batches.
+    is_equal = digests == found.batch_digests and len(set(digests)) > MIN_ELEMENTS
+    return len(digests) - _PASSES if is_equal else 0
+
+
+def _work(result: JobResult) -> Workload:
+    assert result.trained_workload is not None
+    return result.trained_workload
 
 
 def _require_libcst() -> None:
@@ -181,17 +222,15 @@ def _only(plan: Plan, names: tuple[str, ...]) -> Plan:
     )
 
 
-def _trained(job: CheckJob, script: Script, how: str) -> Workload:
+def _trained(job: CheckJob, script: Script, how: str) -> JobResult:
     try:
-        found = run_quiet_worker(job, script).trained_workload
+        return run_quiet_worker(job, script)
     except (WorkerFailed, OutOfMemory) as failure:
         raise PatchRefused(
             f"the script did not reach its training {how}: {failure.received}",
             "a script that trains with these arguments",
             f"uncork diff --check plan.json ARGS, with other arguments for {script.path}",
         ) from failure
-    assert found is not None
-    return found
 
 
 def _with(work: Workload, edits: tuple[Edit, ...]) -> Workload:
@@ -204,14 +243,23 @@ def _with(work: Workload, edits: tuple[Edit, ...]) -> Workload:
                 work = replace(work, jit_compile=True)
             case JitCompileOff():
                 work = replace(work, jit_compile=False)
+            case TfFunction():
+                work = replace(work, is_eager_step=False)
             case DtypePolicy() if work.model is not None:
                 work = replace(work, model=replace(work.model, dtype_policies=(edit.policy,)))
     return work
 
 
-def _differences(expected: Workload, found: Workload) -> Iterator[str]:
+def _differences(
+    expected: JobResult, found: JobResult, edits: tuple[Edit, ...], *, has_equal_batches: bool
+) -> Iterator[str]:
+    with_plan, with_patch = _with(_work(expected), edits), _work(found)
+    if expected.draw_seeds != found.draw_seeds:
+        yield "seeds of random ops: others with the patch, so they would draw other numbers"
     for field, words in _COMPARED.items():
-        ours, theirs = getattr(expected, field), getattr(found, field)
+        ours, theirs = getattr(with_plan, field), getattr(with_patch, field)
+        if field == "pipeline_digest" and has_equal_batches:
+            continue
         if field == "model" and ours is not None and ours.dtype_policies == ("mixed_float16",):
             # Keras itself wraps the optimizer of a model that is compiled under this policy.
             ours, theirs = replace(ours, optimizer=""), theirs and replace(theirs, optimizer="")

@@ -5,14 +5,23 @@ from __future__ import annotations
 import statistics
 import time
 from contextlib import suppress
+from dataclasses import replace as replace_fields
 from typing import Final
 
 from uncork.core.base.machine import Machine
 from uncork.core.base.record import replace
-from uncork.core.documents.job import MAX_FIRST_EPOCH_S, Confirmation, ConfirmJob, JobResult
+from uncork.core.documents.job import (
+    MAX_FIRST_EPOCH_S,
+    CheckJob,
+    Confirmation,
+    ConfirmJob,
+    JobResult,
+)
 from uncork.engine.subject.subject import Subject
 from uncork.engine.worker.job_listener import JobListener
 from uncork.measure.benchmark.interleave import measure_blocks_interleaved, summarize
+from uncork.pipeline.equivalence.digests import element_digests
+from uncork.pipeline.equivalence.seeded_twin import create_seeded_copy, find_draw_seeds
 from uncork.pipeline.runtime.cache_fill import fill_caches
 from uncork.training.variant import Variant, VariantRunner
 
@@ -26,11 +35,12 @@ class VersionListener(JobListener):
 
     wants_source_lines = False
 
-    def version_of(self, subject: Subject) -> Variant:
-        """The version of a subject."""
+    def version_of(self, subject: Subject, original: Variant | None = None) -> Variant:
+        """The version of a subject, or of another original."""
+        original = original or subject.original
         if self.plan is None:
-            return subject.original
-        version = subject.original.with_pipeline_edits(self.plan.pipeline_edits)
+            return original
+        version = original.with_pipeline_edits(self.plan.pipeline_edits)
         version = version.with_loader_edits(self.plan.loader_edits)
         version = version.with_validation_edits(self.plan.validation_edits)
         return version.with_step_edits(self.plan.step_edits)
@@ -106,10 +116,16 @@ def _of_ceiling(subject: Subject, version: Variant, runner: VariantRunner) -> fl
 
 # Seconds of training, compilation aside: it is to be seen at work, not to be timed.
 _MOMENT_S: Final = 1.0
+# For the digests of batches, of two passes.
+_DIGESTS_S: Final = 120.0
+_SEED: Final = 20261
+_PASS_END: Final = "end"
 
 
 class CheckListener(VersionListener):
     """Let one version train a little, and hand back what it trained."""
+
+    job: CheckJob
 
     def run_on(self, subject: Subject, machine: Machine) -> JobResult:
         """A moment of its first epoch, from cold."""
@@ -121,4 +137,20 @@ class CheckListener(VersionListener):
         return JobResult(
             machine=machine,
             trained_workload=replace(subject.observed_workload(), pipeline_digest=digest),
+            batch_digests=self._batch_digests(subject),
+            draw_seeds=find_draw_seeds(version.pipeline) if version.pipeline else (),
         )
+
+    def _batch_digests(self, subject: Subject) -> tuple[str, ...]:
+        """Of the batches of two passes, each draw with a seed; nothing where none can be made."""
+        if not self.job.batch_count or subject.original.pipeline is None:
+            return ()
+        with suppress(Exception):  # what cannot be seen is not said to be equal
+            seeded = create_seeded_copy(subject.original.pipeline, _SEED)
+            twin = self.version_of(subject, replace_fields(subject.original, pipeline=seeded))
+            assert twin.pipeline is not None
+            found = element_digests(
+                twin.pipeline.dataset, max_elements=self.job.batch_count, max_s=_DIGESTS_S
+            )
+            return tuple(d for epoch in found.epochs for d in (*epoch.digests, _PASS_END))
+        return ()

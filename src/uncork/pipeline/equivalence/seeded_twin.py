@@ -61,6 +61,29 @@ def create_seeded_copy(pipeline: Pipeline, seed: int) -> Pipeline:
     )
 
 
+def find_draw_seeds(pipeline: Pipeline) -> tuple[str, ...]:
+    """Seeds of all shuffles and random ops, each pair once: which functions have them is left out.
+
+    Example:
+        >>> find_draw_seeds(read_pipeline(tf.data.Dataset.range(9).shuffle(9, seed=3)))
+        ('87654321 3',)
+    """
+    found = []
+    for place in pipeline.stage_locations:
+        node = place.node
+        if node.kind in ("shuffle", "random"):
+            found.append([int(parameter(node.dataset, name)) for name in ("seed", "seed2")])
+        for graph in map(graph_of, node.functions):
+            scopes = ([*graph.nodes.values()], *(f.node_def for f in graph.library.values()))
+            found += [
+                [each.attr["seed"].i, each.attr["seed2"].i]
+                for scope in scopes
+                for each in scope
+                if "seed" in each.attr and "seed2" in each.attr
+            ]
+    return tuple(sorted({f"{first} {second}" for first, second in found}))
+
+
 class _Seeds:
     """Hands out one pair of seeds after the other, in the order in which ops are visited."""
 

@@ -64,6 +64,19 @@ class MapSplit:
     scalings: tuple[Scaling, ...] = ()
     has_deterministic_rest: bool = False
 
+    @property
+    def working_ops(self) -> tuple[frozenset[str], frozenset[str]]:
+        """Ops of the two parts that do work, scalings where the user has them."""
+        graph = graph_of(self.source)
+        effects = [f"^{e}" for e in graph.effects if e not in self.prefix_ops]
+        outputs = list(graph.outputs)
+        rest = _rest(graph, outputs, self.prefix_ops, self.frontier, effects)
+        parts = (graph.required_ops(self.frontier), rest)
+        before, after = (
+            frozenset(n for n in part if graph.nodes[n].op not in NO_WORK_OPS) for part in parts
+        )
+        return before, after
+
     @cached_property
     def prefix(self) -> ConcreteFunction:
         """Flat element to the frontier."""

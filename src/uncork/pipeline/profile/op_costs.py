@@ -99,11 +99,8 @@ class _Lines:
     """
 
     def __init__(self, node: Node) -> None:
-        wrapper = parameter(node.dataset, kind_of(node.dataset).functions[0])
-        while isinstance(wrapper, MapFunction) and wrapper.origin is not None:
-            wrapper = wrapper.origin
         # Of two with one name, that of the calling function.
-        self._ops = {op.name: op for op in _ops(wrapper.function.graph)}
+        self._ops = {op.name: op for op in user_ops(node)}
 
     def of(self, kernel: str) -> str | None:
         """Of a kernel, by its name; of one that TensorFlow has put in, of the scope around it."""
@@ -113,6 +110,14 @@ class _Lines:
                 return user_location(self._ops[scope].traceback or ())
             scope = scope.rpartition("/")[0]
         return None
+
+
+def user_ops(node: Node) -> Iterator[Any]:
+    """Ops of the user's function behind a map, each with the lines that made it."""
+    wrapper = parameter(node.dataset, kind_of(node.dataset).functions[0])
+    while isinstance(wrapper, MapFunction) and wrapper.origin is not None:
+        wrapper = wrapper.origin
+    yield from _ops(wrapper.function.graph)
 
 
 def _ops(graph: Any) -> Iterator[Any]:

@@ -30,6 +30,7 @@ from uncork.pipeline.ir.element_order import is_ordered_by_default
 from uncork.pipeline.ir.node import Node
 from uncork.pipeline.ir.python_functions import has_python_code
 from uncork.pipeline.ir.tree import Pipeline
+from uncork.pipeline.profile.cut_lines import find_cut_lines
 from uncork.pipeline.profile.element_ratios import (
     DROPPING_KINDS,
     static_ratio,
@@ -95,10 +96,13 @@ def map_prefix(stage: StageMeasurement, *, repeats: bool) -> MapPrefix | None:
         return None
     if stage.map_split is None or stage.map_split.has_deterministic_rest is not repeats:
         return None
+    last_at, rest_at = find_cut_lines(stage.node, stage.map_split)
     return MapPrefix(
         op_count=stage.map_split.op_count,
         bytes_per_element=stage.prefix_bytes,
         cpu_s_per_element=stage.prefix_cpu_s,
+        last_at=last_at,
+        rest_at=rest_at,
     )
 
 

@@ -7,6 +7,8 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
+from uncork.core.documents.workload import Workload
+
 
 def command_line(words: Sequence[str], folder: str) -> str:
     """A command as it can be pasted into the shell of the present process.
@@ -46,3 +48,12 @@ def seen_from(folder: str, path: str) -> str:
         return str(Path(path).relative_to(folder))
     except ValueError:
         return path
+
+
+def training_option(workload: Workload) -> list[str]:
+    """How the command line is told of a training; no word for the first one.
+
+    Of a ``fit`` that is called in a loop, all calls are looked at as one, unless one is named.
+    """
+    named = workload.index and not workload.is_fit_in_loop
+    return ["--training", str(workload.index)] if named else []

@@ -15,7 +15,7 @@ from uncork.core.costmodel.run_breakdown import is_near_ceiling
 from uncork.core.documents.diagnosis import Diagnosis, Finding, Overhead, WorkloadDiagnosis
 from uncork.core.documents.workload import Workload
 from uncork.core.evidence.loop import LoopLine
-from uncork.report.content.command_line import command_line
+from uncork.report.content.command_line import command_line, training_option
 from uncork.report.content.figures import (
     finite_or_none,
     format_bytes,
@@ -373,15 +373,6 @@ def next_command(diagnosis: Diagnosis) -> str:
         if bottleneck.severity == "environment":
             words = ["uncork", "diagnose"]  # once that is mended
     return command_line([*words, *diagnosis.script_words], diagnosis.working_folder)
-
-
-def training_option(workload: Workload) -> list[str]:
-    """How the command line is told of a training; no word for the first one.
-
-    Of a ``fit`` that is called in a loop, all calls are looked at as one, unless one is named.
-    """
-    named = workload.index and not workload.is_fit_in_loop
-    return ["--training", str(workload.index)] if named else []
 
 
 def _named(finding: Finding) -> str:

@@ -13,12 +13,11 @@ from uncork.core.documents.plan import (
     TimeToFinish,
     ValidationTimes,
 )
-from uncork.report.content.command_line import command_line, path_in_command
+from uncork.report.content.command_line import command_line, path_in_command, training_option
 from uncork.report.content.diagnosis_content import (
     HEALTHY_TEXT,
     MIN_HEADROOM_SHOWN,
     VerdictText,
-    training_option,
 )
 from uncork.report.content.figures import (
     finite_or_none,
@@ -29,6 +28,7 @@ from uncork.report.content.figures import (
     format_words,
 )
 from uncork.report.content.headline import Headline, format_interval, headline
+from uncork.report.content.proof_text import proof_sentence
 from uncork.report.content.remedies import steps_for_findings
 
 # Seconds; the least that a longer budget is worth.
@@ -224,4 +224,4 @@ def _guaranteed(plan: Plan) -> str:
     found = headline(plan)
     if found.unproved:
         return f"Not proved: {', '.join(format_words(name) for name in found.unproved)}."
-    return f"Proved: {found.guarantee_text}."
+    return proof_sentence(plan)

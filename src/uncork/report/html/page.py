@@ -8,7 +8,7 @@ Put a report on disk without ever leaving half of one.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -23,6 +23,8 @@ from uncork.core.documents.diagnosis import Diagnosis
 from uncork.core.documents.plan import Plan
 from uncork.report.content import figures
 from uncork.report.content.diagnosis_content import LOOP_WORK_LABELS, cost_text, diagnosis_info
+from uncork.report.content.pages import select_pages
+from uncork.report.content.plan_comparison import PlanComparison
 from uncork.report.content.plan_content import plan_info
 from uncork.report.html.drawing import draw_chart, draw_pipes, draw_prediction_dots
 
@@ -40,7 +42,9 @@ _FILTERS: Final[dict[str, Callable[..., str]]] = {
 
 def diagnosis_html(diagnosis: Diagnosis) -> str:
     """The diagnosis as one self-contained page."""
-    return _render("diagnosis.html.j2", info=diagnosis_info(diagnosis))
+    info = diagnosis_info(diagnosis)
+    causes = (finding.cause for each in diagnosis.workloads for finding in each.findings)
+    return _render("diagnosis.html.j2", info=info, **_pages(causes))
 
 
 def plan_html(plan: Plan, path: str = "plan.json") -> str:
@@ -51,7 +55,24 @@ def plan_html(plan: Plan, path: str = "plan.json") -> str:
         info=info,
         chart=draw_chart(info.chart),
         dots=draw_prediction_dots(info.predictions),
+        **_pages(
+            (
+                *(row.name for row in (*info.accepted, *info.not_accepted)),
+                *(finding.cause for finding in plan.before.findings),
+            )
+        ),
     )
+
+
+def comparison_html(comparison: PlanComparison) -> str:
+    """Two plans side by side as one self-contained page."""
+    return _render("comparison.html.j2", info=comparison, **_pages(comparison.kept_names))
+
+
+def _pages(names: Iterable[str]) -> dict[str, Any]:
+    """The pages that names on a report link to: a file that loads nothing has them in it."""
+    pages = select_pages(names)
+    return {"pages": pages, "page_names": frozenset(name for name, _ in pages)}
 
 
 def _render(template: str, **values: Any) -> str:

@@ -1,0 +1,1 @@
+"""Does the patch of a plan gain what the plan gains, and train the same?"""
