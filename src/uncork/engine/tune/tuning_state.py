@@ -11,6 +11,7 @@ from uncork.core.base.machine import Machine
 from uncork.core.base.record import replace
 from uncork.core.documents.diagnosis import WorkloadDiagnosis
 from uncork.core.documents.plan import NO_TIME_REASON, Policy
+from uncork.core.edits.step import StepEdit
 from uncork.engine.subject import time_budget as seconds
 from uncork.engine.subject.subject import Subject
 from uncork.engine.tune.guarantee_policy import GuaranteePolicy
@@ -71,7 +72,15 @@ class TuningState:
         if isinstance(answer, Skipped):
             # What would not be proposed is not missed for want of time.
             return skipped if skipped and skipped.reason != NO_TIME_REASON else answer
+        if skipped and skipped.reason == NO_TIME_REASON and self._is_short_trial(answer):
+            skipped = None
         return replace(skipped, predicted=optimistic_gain(answer)) if skipped else answer
+
+    def _is_short_trial(self, proposal: Proposal) -> bool:
+        """An edit of the step of unknown effect is tried on a resident batch first."""
+        of_step = all(isinstance(edit, StepEdit) for edit in proposal.edits)
+        is_unknown = of_step and not proposal.predicted
+        return is_unknown and self.time_left_s >= seconds.RESIDENT_TRIAL_S
 
     def _postponed(self, optimization: Optimization, proposal: Proposal) -> Skipped | None:
         """Where time is short, it is kept for what promises more further along the road.
