@@ -19,7 +19,7 @@ Write = Callable[..., Path]
 
 
 _QUICK_START: Final = Path(__file__).with_name("quick_start")
-_SERVER: Final = "UNCORK_TEST_FORK_SERVER"
+FORK_SERVER_VARIABLE: Final = "UNCORK_TEST_FORK_SERVER"
 
 
 def run_uncork(*args: object, cwd: Path, **options: object) -> subprocess.CompletedProcess[str]:
@@ -76,7 +76,7 @@ def start_fork_server() -> dict[str, str]:
     pipe = subprocess.PIPE
     server = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
     assert server.stdout is not None
-    return {_SERVER: address} if server.stdout.readline() == b"ready\n" else {}
+    return {FORK_SERVER_VARIABLE: address} if server.stdout.readline() == b"ready\n" else {}
 
 
 def environment(cwd: Path) -> dict[str, str]:

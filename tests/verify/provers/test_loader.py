@@ -12,6 +12,7 @@ import pytest
 from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 
 import uncork
+from plan_files import made_here
 from records import STEPS, plan, workload_diagnosis
 from uncork.capture.base.listener import FitCall
 from uncork.core.base.errors import EditRefused, PlanRefused
@@ -332,15 +333,12 @@ def made(tmp_path):
 
 def planned(one, *edits):
     kept = next(step for step in STEPS if step.outcome == "kept")
-    return parse_plan(
-        serialize_plan(
-            plan(
-                before=workload_diagnosis(workload=one.workload, stages=()),
-                after=None,
-                steps=(replace(kept, edits=edits, guarantee="exact"),),
-            )
-        )
+    made = plan(
+        before=workload_diagnosis(workload=one.workload, stages=()),
+        after=None,
+        steps=(replace(kept, edits=edits, guarantee="exact"),),
     )
+    return parse_plan(serialize_plan(made_here(made)))
 
 
 def test_a_plan_trains_to_the_same_weights(made):

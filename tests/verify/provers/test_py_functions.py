@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 import uncork
+from plan_files import made_here
 from records import STEPS, plan, workload_diagnosis
 from uncork.core.base.errors import PlanRefused
 from uncork.core.base.record import replace
@@ -65,15 +66,12 @@ def version(one):
 def made(tmp_path):
     one = subject(tmp_path)
     kept = next(step for step in STEPS if step.outcome == "kept")
-    return parse_plan(
-        serialize_plan(
-            plan(
-                before=workload_diagnosis(workload=one.workload, stages=()),
-                after=None,
-                steps=(replace(kept, edits=version(one).pipeline_edits, guarantee="exact"),),
-            )
-        )
+    made = plan(
+        before=workload_diagnosis(workload=one.workload, stages=()),
+        after=None,
+        steps=(replace(kept, edits=version(one).pipeline_edits, guarantee="exact"),),
     )
+    return parse_plan(serialize_plan(made_here(made)))
 
 
 def test_kept_answers_are_proved_in_a_second_epoch(tmp_path):

@@ -12,6 +12,7 @@ What a script starts with :mod:`subprocess` writes its errors where ``sys.stderr
 
 from __future__ import annotations
 
+import functools
 import io
 import os
 import subprocess
@@ -22,6 +23,8 @@ from typing import Any, ClassVar, Final, TextIO
 
 # To the start of the line, and erase it.
 _ERASE_LINE: Final = "\r\x1b[2K"
+# Of ``stderr`` among the arguments of ``subprocess.Popen``.
+_STDERR_POSITION: Final = 5
 
 
 class TerminalStream(io.TextIOWrapper):
@@ -99,14 +102,15 @@ def _stream_like(stream: TextIO, descriptor: int) -> TextIO:
 
 def _give_to_subprocesses(descriptor: int) -> None:
     """Standard error of :class:`subprocess.Popen`, unless the script names another one."""
-    handles = getattr(subprocess.Popen, "_get_handles", None)
-    if handles is None:
-        return
+    start = subprocess.Popen.__init__
 
-    def get_handles(self: Any, stdin: Any, stdout: Any, stderr: Any) -> Any:
-        return handles(self, stdin, stdout, descriptor if stderr is None else stderr)
+    @functools.wraps(start)
+    def start_with_stderr(self: Any, *args: Any, **options: Any) -> None:
+        if len(args) <= _STDERR_POSITION and options.get("stderr") is None:
+            options["stderr"] = descriptor
+        start(self, *args, **options)
 
-    subprocess.Popen._get_handles = get_handles  # type: ignore[attr-defined]
+    setattr(subprocess.Popen, "__init__", start_with_stderr)  # noqa: B010 - a method
 
 
 def _is_terminal(stream: Any) -> bool:
