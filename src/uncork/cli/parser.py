@@ -77,7 +77,7 @@ def _diagnose(verb: argparse.ArgumentParser) -> None:
     verb.add_argument(
         "--budget",
         type=_seconds(2.0),
-        default=20.0,
+        default=10.0,
         metavar="SECONDS",
         help="time for measuring; less time means more noise (default: %(default)g)",
     )
