@@ -115,3 +115,16 @@ def test_the_second_of_two_findings_about_the_same_seconds_says_so():
     assert first.own_run_share == pytest.approx(0.8)
     assert second.same_time_as == "cache_missing"
     assert second.own_run_share < second.run_share
+
+
+def test_a_callback_that_saves_among_the_batches_claims_its_saves():
+    """Saves have a group of their own in the run, and the callback is their cause."""
+    saves = CheckpointCost(
+        name="Saver", save_s=0.4, save_cpu_s=0.2, copy_s=0.1, copy_bytes=9, every_steps=2,
+        trial_steps=9, at="train.py:7",
+    )  # fmt: skip
+    saver = CallbackCost(name="Saver", batch_s=0.2, action_s=0.4, at="train.py:7")
+    found = observed(**NEAR, checkpoint_cost=saves, callbacks=(saver,))
+    (finding,) = judge(found, MACHINE).findings
+    assert finding.cause == "callbacks"
+    assert finding.run_share == pytest.approx(0.65, abs=0.02)

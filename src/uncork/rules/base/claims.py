@@ -98,9 +98,17 @@ class Claims:
             or (part.group in beside and (beside == GROUPS or part.name != _ONCE))
         )
         if finding.share_of == "the step" and finding.cause in ("callbacks", "retracing"):
-            base_s += self.breakdown.group_s("callbacks")  # of a batch, which come beside the step
+            base_s += self._hooks_s(finding)
         most_s = sum(self._most_s(group) for group in _groups(finding))
         return min((1 - 1 / max(1.0, finding.upper_bound)) * base_s, most_s)
+
+    def _hooks_s(self, finding: Finding) -> float:
+        """Seconds of hooks of batches, beside the step; saves have a group of their own."""
+        return sum(
+            part.seconds
+            for part in self.breakdown.parts
+            if part.group == "callbacks" or (part.group == "saving" and part.at == finding.at)
+        )
 
     def _most_s(self, group: Group) -> float:
         """Seconds of a group that may go away."""
