@@ -87,6 +87,7 @@ def main() -> int:
 def compare_patch(path: Path, args: list[str], rounds: int) -> PatchRun:
     """Run one plan, its patch, and the script as it is, in turn."""
     plan = load_plan(path)
+    args = args or list(plan.arguments)
     script = Path(plan.script)
     with tempfile.TemporaryDirectory(prefix="patches-") as folder:
         diff = Path(folder, "plan.diff")
@@ -99,7 +100,11 @@ def compare_patch(path: Path, args: list[str], rounds: int) -> PatchRun:
         python, plain = sys.executable, str(script.resolve())
         versions = {
             "original": [python, plain],
-            "plan": [python, "-m", "uncork", "run", "--plan", str(path.resolve()), plain],
+            # Partial: paths among the arguments are absolute here.
+            "plan": [
+                *(python, "-m", "uncork", "run", "--allow-partial"),
+                *("--plan", str(path.resolve()), plain),
+            ],
             "patch": [python, str(patched)],
         }
         runs = [
