@@ -116,7 +116,7 @@ def compare_patch(path: Path, args: list[str], rounds: int) -> PatchRun:
     results = {name: result for name, (_, result) in runs}
     whole, planned, ours = (statistics.median(seconds[name]) for name in versions)
     said = [line for line in made.stderr.splitlines() if line.startswith("uncork: ")]
-    included = next((line for line in said if "in the patch: " in line), "")
+    included = next((line for line in said if "uncork: in the patch: " in line), "")
     return PatchRun(
         plan=str(path),
         machine=machine(),
