@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -45,7 +46,9 @@ def test_the_plan_of_the_same_tuning_is_known(tmp_path, script):
     assert find(tmp_path, script, made, training=made.before.workload.index) is not None
 
 
-@pytest.mark.parametrize("case", ["edited", "arguments", "policy", "training", "doubt", "none"])
+@pytest.mark.parametrize(
+    "case", ["edited", "module", "arguments", "policy", "training", "doubt", "none"]
+)
 def test_another_tuning_is_not(tmp_path, script, case):
     made, changes = made_for(script), {}
     if case == "edited":
@@ -59,6 +62,14 @@ def test_another_tuning_is_not(tmp_path, script, case):
     elif case == "doubt":
         made = replace(made, speedup=replace(made.speedup, verdict="not_proven"))
     found = find(tmp_path, script, made, **changes)
+    if case == "module":
+        assert found is not None
+        module = tmp_path / "layers" / "own.py"
+        module.parent.mkdir()
+        module.write_text("UNITS = 8")
+        later_s = (tmp_path / "plan.json").stat().st_mtime + 1
+        os.utime(module, (later_s, later_s))
+        found = find_known_plan(tmp_path / "plan.json", script, made.policy)
     if case == "none":
         found = find_known_plan(tmp_path / "other.json", script, made.policy)
     assert found is None

@@ -42,10 +42,12 @@ def test_an_error_of_the_training_comes_through():
         time_block(executions(), 0.0, 1.0)
 
 
-@pytest.mark.parametrize(("execution_s", "warm"), [(0.5, 2), (4.0, 1), (30.0, 1)])
-def test_long_executions_warm_up_once(monkeypatch, execution_s, warm):
+@pytest.mark.parametrize(
+    ("execution_s", "least", "warm"), [(0.5, 0, 2), (4.0, 0, 1), (30.0, 0, 1), (30.0, 4, 4)]
+)
+def test_long_executions_warm_up_once_or_for_each_batch(monkeypatch, execution_s, least, warm):
     clock = itertools.count(0.0, execution_s)
     monkeypatch.setattr(timed_block.time, "perf_counter", lambda: next(clock))
     executions = iter(range(100))
-    timed_block._warm_up(executions, 0.0, 0)
+    timed_block._warm_up(executions, 0.0, least)
     assert next(executions) == warm

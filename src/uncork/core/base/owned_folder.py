@@ -80,8 +80,10 @@ def abandoned_folders() -> Iterator[Path]:
     """Folders of this user whose processes ended without removing them.
 
     Each is locked for the caller until the next one is asked for, so that two processes never
-    work on the same folder.
+    work on the same folder. None on Windows, where nobody can tell.
     """
+    if sys.platform == "win32":
+        return
     for path in sorted(Path(tempfile.gettempdir()).glob(f"{_PREFIX}*")):
         with suppress(OSError):
             if path.is_symlink() or path.stat().st_uid != os.getuid():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +23,8 @@ from uncork.engine.process.worker_process import (
     write_plan,
 )
 
+# Files of Python beside the script that are looked at; of more nobody can tell.
+_MOST_FILES: Final = 10_000
 # Of the first epoch: enough to warm up.
 _FIRST_EPOCH_S: Final = 4.0
 
@@ -31,7 +35,8 @@ def find_known_plan(
     """An earlier plan of the same tuning; None where there is none.
 
     It was made for the same text of the script, the same arguments, training, policy (its budget
-    aside), machine and versions, and fresh processes confirmed it.
+    aside), machine and versions, and fresh processes confirmed it. No file of Python below the
+    script's folder was written since: the script may import it.
 
     Args:
         path: Where it would lie.
@@ -48,9 +53,19 @@ def find_known_plan(
         and not plan_changes(plan, script)
         and replace(plan.policy, budget_s=policy.budget_s) == policy
         and training in (None, plan.before.workload.index)
+        and not _has_newer_code(path, Path(script.path).parent)
     )
     is_confirmed = plan.speedup.verdict == "faster" and plan.speedup.n_processes > 0
     return plan if is_same and is_confirmed else None
+
+
+def _has_newer_code(plan: Path, folder: Path) -> bool:
+    """A module of the script may have changed since the plan was written."""
+    with suppress(OSError):
+        written = plan.stat().st_mtime
+        files = list(islice(folder.rglob("*.py"), _MOST_FILES))
+        return len(files) == _MOST_FILES or any(f.stat().st_mtime > written for f in files)
+    return True
 
 
 def still_holds(plan: Plan, script: Script, on_event: EventHandler) -> bool:
