@@ -19,7 +19,7 @@ WAITING = replace(WAITING, ceilings={**WAITING.ceilings, "supply": 32_000.0})
 COMPILED = RecordedBatches(batch_count=9, new_step_s=0.09, known_step_s=0.01, start_s=0.5)
 
 
-def resolved(kept, found=WAITING, block_s=0.8):
+def resolved(kept, found=WAITING, block_s=0.8, **options):
     """With a subject that measures so, or raises; and how long it was asked to look."""
     asked = []
 
@@ -31,7 +31,7 @@ def resolved(kept, found=WAITING, block_s=0.8):
 
     subject = SimpleNamespace(measure_recorded_batches=measure)
     journal = Journal(Path("/dev/null"))
-    return resolve_contradictions(subject, None, found, journal, block_s=block_s), asked
+    return resolve_contradictions(subject, None, found, journal, block_s=block_s, **options), asked
 
 
 def test_figures_that_agree_start_nothing():
@@ -63,3 +63,9 @@ def test_starts_are_among_the_steps_where_whole_epochs_were_timed():
     assert resolved(COMPILED, short)[0].recorded_batches.is_start_in_steps
     explicit = replace(short, workload=replace(short.workload, has_explicit_steps=True))
     assert not resolved(COMPILED, explicit)[0].recorded_batches.is_start_in_steps
+
+
+def test_after_the_deadline_the_contradiction_is_told_and_not_measured():
+    found, asked = resolved(COMPILED, deadline_s=0.0)
+    assert asked == []
+    assert found.notes[0].startswith("two figures contradict each other, and no measurement could")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
@@ -25,6 +27,7 @@ def resolve_contradictions(
     journal: Journal,
     *,
     block_s: float,
+    deadline_s: float = math.inf,
 ) -> WorkloadDiagnosis:
     """A diagnosis whose figures agree, with a note of those that did not.
 
@@ -34,12 +37,15 @@ def resolve_contradictions(
         found: All that was measured.
         journal: Told of the measurement.
         block_s: Seconds of one block of the measurement.
+        deadline_s: By :func:`time.monotonic`; it is not begun after that, and a note says so.
     """
     contradictions = find_contradictions(found)
     if not contradictions:
         return found
-    journal.write("phase", "measuring the step on different batches from memory")
     kept = None
+    if time.monotonic() > deadline_s:
+        return replace(found, notes=(*found.notes, *_notes(contradictions, kept)))
+    journal.write("phase", "measuring the step on different batches from memory")
     with suppress(Exception):  # memory or data may be at an end: the contradiction is told
         kept = subject.measure_recorded_batches(variant, _BLOCKS * block_s)
     decided = found

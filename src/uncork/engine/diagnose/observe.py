@@ -232,7 +232,12 @@ def observe(
         **once,
     )
     agreed = resolve_contradictions(
-        subject, variant, with_compile_share(found), journal, block_s=seconds.block
+        subject,
+        variant,
+        with_compile_share(found),
+        journal,
+        block_s=seconds.block,
+        deadline_s=deadline_s,
     )
     return judge(agreed, machine)
 
