@@ -96,3 +96,16 @@ def test_a_plan_that_no_longer_applies_is_tuned_again(monkeypatch, script):
     told = []
     assert not still_holds(plan(), script, told.append)
     assert told[-1].text == "tuning again: the pipeline is another one"
+
+
+def test_packages_of_a_virtual_environment_are_not_the_script_s(tmp_path, script):
+    made = made_for(script)
+    assert find(tmp_path, script, made) is not None
+    later_s = (tmp_path / "plan.json").stat().st_mtime + 1
+    for environment in (".venv", "env"):
+        module = tmp_path / environment / "lib" / "package.py"
+        module.parent.mkdir(parents=True)
+        (tmp_path / environment / "pyvenv.cfg").touch()
+        module.write_text("")
+        os.utime(module, (later_s, later_s))
+    assert find_known_plan(tmp_path / "plan.json", script, made.policy) is not None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+from collections.abc import Iterator
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -63,9 +65,21 @@ def _has_newer_code(plan: Path, folder: Path) -> bool:
     """A module of the script may have changed since the plan was written."""
     with suppress(OSError):
         written = plan.stat().st_mtime
-        files = list(islice(folder.rglob("*.py"), _MOST_FILES))
+        files = list(islice(_python_files(folder), _MOST_FILES))
         return len(files) == _MOST_FILES or any(f.stat().st_mtime > written for f in files)
     return True
+
+
+def _python_files(folder: Path) -> Iterator[Path]:
+    """Below a folder, without hidden folders and virtual environments."""
+    for root, folders, names in os.walk(folder):
+        here = Path(root)
+        folders[:] = [
+            name
+            for name in folders
+            if not name.startswith(".") and not (here / name / "pyvenv.cfg").exists()
+        ]
+        yield from (here / name for name in names if name.endswith(".py"))
 
 
 def still_holds(plan: Plan, script: Script, on_event: EventHandler) -> bool:
