@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from running import start_fork_server
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 COUNT = 60
 
@@ -24,7 +26,7 @@ def run() -> Run:
         command = [sys.executable, str(EXAMPLES / script), *map(str, arguments)]
         done = subprocess.run(
             command,
-            env=os.environ | environment,
+            env={**os.environ, **start_fork_server(), **environment},
             capture_output=True,
             text=True,
             timeout=240,

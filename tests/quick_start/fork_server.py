@@ -177,6 +177,11 @@ def run(request: dict[str, Any]) -> None:
     if argv[0] == "-c":
         sys.argv, sys.path[:] = ["-c", *argv[2:]], ["", *request["path"]]
         exec(compile(argv[1], "<string>", "exec"), vars(main))
+    elif argv[0].endswith(".py"):
+        script = Path(argv[0])
+        sys.argv, sys.path[:] = argv, [str(script.resolve().parent), *request["path"]]
+        vars(main).update(__file__=argv[0], __builtins__=builtins)
+        exec(compile(script.read_bytes(), argv[0], "exec"), vars(main))
     else:
         import runpy  # noqa: PLC0415 - in forks of this kind alone
 

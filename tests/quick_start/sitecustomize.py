@@ -11,16 +11,18 @@ from __future__ import annotations
 import atexit
 import gc
 import os
+import re
 import sys
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import Any
 
-# In scripts and plans that set variables before they import TensorFlow.
-_ENVIRONMENT = (
-    *(b"os.environ", b"import environ", b"KERAS_BACKEND"),
-    *(b'"intra_op_threads"', b'"keep_freed_memory"', b'"keras_backend"'),
+# In scripts that set variables before they import TensorFlow, and edits in plans that do.
+_SETS_VARIABLES = re.compile(
+    rb"os\.environ|import environ|KERAS_BACKEND"
+    rb'|"type": ?"(intra_op_threads|keep_freed_memory|keras_backend)"'
 )
+_IMPORTS = re.compile(rb"^(import|from) +(keras|tensorflow|uncork)\b", re.MULTILINE)
 
 
 class QuickStart:
@@ -49,16 +51,22 @@ class QuickStart:
 
 
 def _may_be_forked(argv: list[str]) -> bool:
-    """A worker process of Uncork, or ``uncork run``, whose files set no variable before the import.
+    """A worker process of Uncork, ``uncork run``, a script or a test module that needs TensorFlow.
+
+    None of its files may set a variable before the import.
 
     Options of the interpreter come before these arguments, so with one it is started as usual.
     """
     is_worker = argv[:1] == ["-c"] and "from uncork.engine.worker.main import main" in argv[1]
-    if not is_worker and argv[:3] != ["-m", "uncork", "run"]:
+    is_script = argv[:1] != [] and argv[0].endswith(".py")
+    is_test = argv[:1] == ["-m"] and argv[1].rpartition(".")[2].startswith("test_")
+    if not (is_worker or is_script or is_test or argv[:3] == ["-m", "uncork", "run"]):
         return False
-    files = [Path(each) for each in argv[2:] if each.endswith((".py", ".json"))]
+    files = [Path(each) for each in argv if each.endswith((".py", ".json"))]
     texts = [file.read_bytes() for file in files if file.is_file()]
-    return not any(word in text for text in texts for word in _ENVIRONMENT)
+    if is_script and not (texts and _IMPORTS.search(texts[0])):
+        return False
+    return not any(map(_SETS_VARIABLES.search, texts))
 
 
 def server_settings() -> str:
@@ -69,7 +77,11 @@ def server_settings() -> str:
         *("TF_", "XLA_", "KERAS_", "OMP_", "MKL_", "ONEDNN_", "OPENBLAS_", "CUDA_", "JAX_"),
         *("MALLOC_", "LD_", "GLIBC_", "PYTHON"),
     )
-    variables = sorted(item for item in os.environ.items() if item[0].startswith(prefixes))
+    variables = sorted(
+        (name, value)
+        for name, value in os.environ.items()
+        if name.startswith(prefixes) and name != "PYTHONPATH"  # a fork takes its sys.path over
+    )
     names = "RLIMIT_AS", "RLIMIT_DATA", "RLIMIT_FSIZE", "RLIMIT_NOFILE"
     limits = [resource.getrlimit(getattr(resource, name)) for name in names]
     return repr((variables, limits, sorted(os.sched_getaffinity(0))))
