@@ -67,8 +67,8 @@ def test_a_faster_plan_stays_in_force(confirmed):
     ("first_s", "limits", "whole"),
     [
         (2.0, (25.0, 25.0, 25.0), (False, False, False)),
-        (9.0, (25.0, 4.0, 4.0), (False, True, True)),  # what fills then does so in each
-        (None, (25.0, 4.0, 4.0), (False, False, False)),
+        (9.0, (25.0, 2.0, 2.0), (False, True, True)),  # what fills then does so in each
+        (None, (25.0, 2.0, 2.0), (False, False, False)),
     ],
 )
 def test_a_long_first_epoch_is_waited_for_once(monkeypatch, first_s, limits, whole):

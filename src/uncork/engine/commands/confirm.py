@@ -40,7 +40,7 @@ _WORTH_HAVING: Final = 1.1
 # Ends of an interval, one over the other: what is wider tells little but that there is a gain.
 _WIDE: Final = 4.0
 # Of a first epoch that takes longer one process tells enough; others only warm up.
-_LONG_S: Final = 4.0
+_LONG_S: Final = 2.0
 # Of an epoch and its part of a validation, what the latter takes where it is timed.
 _WORTH_TIMING: Final = 0.02
 _FRESH: Final = "in fresh processes"

@@ -123,10 +123,17 @@ def unmeasured_notes(context: EvidenceContext, limit_s: float) -> tuple[str, ...
     return (f"not measured within {limit_s:.0f} s: {names}; a longer --budget measures them, too",)
 
 
-def reuse_evidence(earlier: WorkloadDiagnosis) -> dict[str, Any]:
-    """Take all evidence from an earlier diagnosis: no edit in between changes it."""
+def update_evidence(earlier: WorkloadDiagnosis, context: EvidenceContext) -> dict[str, Any]:
+    """Take all evidence from an earlier diagnosis: no edit in between changes it.
+
+    Kernels are profiled where the step was no large part of the time then, and is by now.
+    """
     collected = (collector.field for collector in COLLECTORS)
-    return {name: getattr(earlier, name) for name in (*collected, *_ADDED_LATER)}
+    found = {name: getattr(earlier, name) for name in (*collected, *_ADDED_LATER)}
+    if not earlier.kernels:
+        with suppress(Exception):  # a profiler may be in use
+            found["kernels"] = _kernels(context)
+    return found
 
 
 def _cold_files(context: EvidenceContext) -> ColdFiles | None:

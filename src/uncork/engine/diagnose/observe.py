@@ -34,8 +34,8 @@ from uncork.core.evidence.stage import INFINITE_LENGTH, Stage, with_autotuned_pa
 from uncork.engine.diagnose.collect_evidence import (
     EvidenceContext,
     collect_evidence,
-    reuse_evidence,
     unmeasured_notes,
+    update_evidence,
 )
 from uncork.engine.diagnose.contradictions import resolve_contradictions
 from uncork.engine.diagnose.precision_trials import measure_other_precision
@@ -166,22 +166,18 @@ def observe(
     )
     # Of an accelerator's kernels this host's processor knows only how they were started.
     told = computing and not (machine.devices or _is_eager(subject, variant))
-    unmeasured: tuple[str, ...] = ()
-    if earlier is not None:
-        once = reuse_evidence(earlier)
-    else:
-        context = EvidenceContext(
-            subject,
-            variant,
-            journal,
-            step_s=measurement.step_s.median,
-            block_s=seconds.block,
-            is_step_dominant=computing,
-            has_kernel_profile=told,
-            deadline_s=deadline_s,
-        )
-        once = collect_evidence(context)
-        unmeasured = unmeasured_notes(context, limit_s)
+    context = EvidenceContext(
+        subject,
+        variant,
+        journal,
+        step_s=measurement.step_s.median,
+        block_s=seconds.block,
+        is_step_dominant=computing,
+        has_kernel_profile=told,
+        deadline_s=deadline_s,
+    )
+    once = collect_evidence(context) if earlier is None else update_evidence(earlier, context)
+    unmeasured = unmeasured_notes(context, limit_s)
     ceilings |= disk_ceiling(once.get("cold_files"), stages, _samples(measurement))
     moved = find_map_on_device(variant.step_edits)
     if moved is not None:

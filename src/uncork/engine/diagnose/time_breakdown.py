@@ -23,6 +23,8 @@ from uncork.training.variant import Variant
 _LARGE: Final = 0.09
 # Of a step, what is taken for none.
 _TRIFLE: Final = 0.05
+# Waiting for input that leaves nothing else worth a second look.
+_MOST_OF_STEP: Final = 0.5
 # Python that makes up no more of it is asked of the training itself.
 _MODEST: Final = 0.3
 
@@ -98,7 +100,8 @@ def measure_breakdown(
     found = measure(rounds)
     waiting, python = _parts(subject, variant, found)
     has_time = time.monotonic() < deadline_s
-    if has_time and (_unclear(waiting) or _unclear(python)):
+    python_matters = waiting.low < _MOST_OF_STEP
+    if has_time and (_unclear(waiting) or (python_matters and _unclear(python))):
         again = measure(retry_factor * rounds)
         found = [[*few, *others] for few, others in zip(found, again, strict=True)]
         waiting, python = _parts(subject, variant, found)

@@ -51,7 +51,7 @@ _READ_S: Final = 2.0
 # In which the training and its batches from memory are measured in turn.
 _ROUNDS: Final = 4
 # Of what is looked at in a confirming process.
-_BLOCK_S: Final = 0.8
+_BLOCK_S: Final = 0.4
 
 
 class FitEvidenceSubject(FitRunnerSubject):

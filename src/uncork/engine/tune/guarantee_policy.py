@@ -62,8 +62,7 @@ class GuaranteePolicy:
         if optimization.guarantee == "training":
             return self._subject.prove_training(candidate, seconds.TRAINING_PROOF_S)
         prove = self._prover(proposal, part)
-        in_files = any(isinstance(edit, DiskCache) for edit in candidate.pipeline_edits)
-        proof_s = max(seconds.PROOF_S, time_left_s) if in_files else seconds.PROOF_S
+        proof_s = _proof_s(candidate, proposal, time_left_s)
         proof = self._as_allowed(prove(candidate, optimization.guarantee, proof_s))
         weaker = optimization.fallback_guarantee
         if proof.passed or weaker is None or not self.allows(weaker):
@@ -98,3 +97,12 @@ class GuaranteePolicy:
             f"{proof.detail}"
         )
         return replace(proof, passed=False, detail=detail)
+
+
+def _proof_s(candidate: Variant, proposal: Proposal, time_left_s: float) -> float:
+    """Seconds for a proof. Passes over the data take the time that is left, within limits."""
+    if any(isinstance(edit, DiskCache) for edit in candidate.pipeline_edits):
+        return max(seconds.PROOF_S, time_left_s)
+    if any(isinstance(edit, PipelineEdit) for edit in proposal.edits):
+        return min(seconds.PROOF_S, max(seconds.MIN_PIPELINE_PROOF_S, time_left_s))
+    return seconds.PROOF_S

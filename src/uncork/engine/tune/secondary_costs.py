@@ -5,6 +5,7 @@ Such a candidate is timed and proved by itself, and counts by its part of the wh
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
@@ -34,9 +35,11 @@ class SecondaryCost(ABC):
 
     Attributes:
         leaves_steps_unchanged: The training's steps, and what feeds them, are as before.
+        max_block_s: Seconds of one block of a trial, at most.
     """
 
     leaves_steps_unchanged: ClassVar[bool] = True
+    max_block_s: ClassVar[float] = math.inf
 
     @abstractmethod
     def runner(self, subject: Subject, variant: Variant) -> VariantRunner:
@@ -63,6 +66,9 @@ class SecondaryCost(ABC):
 
 
 class _Validation(SecondaryCost):
+    # A validation is shorter than a training, and its steps are alike.
+    max_block_s = 0.5
+
     def runner(self, subject: Subject, variant: Variant) -> VariantRunner:
         return subject.validation_runner(variant)
 

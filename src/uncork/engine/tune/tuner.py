@@ -327,7 +327,8 @@ class Tuner(TuningState):
             base, runner = (part.runner(self.subject, version) for version in versions)
         runner.prime()
         base.prime()
-        block_s, left_s = seconds.block_s(self.diagnosis), self.time_left_s
+        longest_s = part.max_block_s if part else math.inf
+        block_s, left_s = min(longest_s, seconds.block_s(self.diagnosis)), self.time_left_s
         at_least, spare_s = self._at_least(part), left_s - seconds.AFTER_GAIN_S
         if better_s is None:
             return interleave_until_budget(

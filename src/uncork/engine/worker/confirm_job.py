@@ -26,8 +26,10 @@ from uncork.pipeline.runtime.cache_fill import fill_caches
 from uncork.training.variant import Variant, VariantRunner
 
 _CONFIRM_BLOCK_S: Final = 1.0
-_CONFIRM_ROUNDS: Final = 3
-_CEILING_ROUNDS: Final = 2
+# Of one process: speeds differ more from process to process than within one.
+_CONFIRM_ROUNDS: Final = 2
+_CEILING_BLOCK_S: Final = 0.5
+_CEILING_ROUNDS: Final = 3
 
 
 class VersionListener(JobListener):
@@ -108,7 +110,7 @@ def _of_ceiling(subject: Subject, version: Variant, runner: VariantRunner) -> fl
     resident.prime()
     runners = [runner, resident]
     ours, theirs = measure_blocks_interleaved(
-        runners, block_s=_CONFIRM_BLOCK_S, rounds=_CEILING_ROUNDS
+        runners, block_s=_CEILING_BLOCK_S, rounds=_CEILING_ROUNDS
     )
     pairs = zip(ours, theirs, strict=True)
     return statistics.median(b.samples_per_s / r.samples_per_s for b, r in pairs)

@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import Final, final
 
 from uncork.core.edits.step import FlatUpdates
+from uncork.core.evidence.kernels import MAX_SHORT_KERNEL_S
 from uncork.optimizations.base.preconditions import step_edit_refusal
 from uncork.optimizations.base.proposal import (
     Context,
@@ -25,7 +26,8 @@ from uncork.optimizations.base.proposal import (
     low_gain_refusal,
 )
 
-# Largest speed-up of a step with twenty small layers; it only decides whether to try.
+# Largest speed-up of a step with twenty small layers; it only decides whether to try, where the
+# kernels of the step are not known.
 _MAX_SPEEDUP: Final = 2.0
 
 
@@ -58,7 +60,7 @@ class FlatUpdatesOptimization(Optimization):
 
     def _propose(self, context: Context) -> Proposal | Skipped:
         """Propose it for many small weights in a step that takes a large share of the time."""
-        possible = context.diagnosis.speedup_with_faster_step(_MAX_SPEEDUP)
+        possible = _possible(context)
         if not is_worth_trying(possible):
             return low_gain_refusal(possible)
         weights = context.workload.small_weight_count
@@ -69,3 +71,16 @@ class FlatUpdatesOptimization(Optimization):
             rationale=f"one set of kernels updates {weights} small weights, not one set for each",
             source_edit="Keras has no such setting: train with 'uncork run --plan'",
         )
+
+
+def _possible(context: Context) -> float:
+    """Largest speed-up: what all kernels of the update take, and their starts on the host."""
+    by_step = context.diagnosis.speedup_with_faster_step(_MAX_SPEEDUP)
+    if not context.diagnosis.kernels:
+        return by_step
+    updates = [part for part in context.diagnosis.kernels if part.phase == "optimizer"]
+    share = sum(part.share for part in updates)
+    calls = sum(part.calls_per_step for part in updates)
+    started_s = calls * MAX_SHORT_KERNEL_S
+    share += started_s / context.diagnosis.step_s
+    return min(by_step, context.diagnosis.speedup_without_kernels(min(1.0, share)))
