@@ -10,7 +10,8 @@ from codemod.scripts import FIT, lines, of_fit, patched, script, with_point
 from uncork.core.base.record import replace
 from uncork.core.documents.plan import Plan
 from uncork.core.edits.edit import ValidationInput
-from uncork.core.edits.pipeline import Cache, Prefetch, SplitMap
+from uncork.core.edits.pipeline import AutotuneOff, Cache, Prefetch, SplitMap
+from uncork.core.evidence.callbacks import Validation, ValidationFeed
 from uncork.core.evidence.stage import MapPrefix
 
 SPLIT = SplitMap(stage=2, expected_digest="")
@@ -153,3 +154,61 @@ def test_the_same_for_what_is_validated_on() -> None:
     ) in added
     unclear = RANDOM.replace("epochs=10", "**arguments")
     assert "in another way" in patched(unclear, of(unclear, edit)).omitted[0].reason
+
+
+HELD_OUT = "held_out = tf.data.Dataset.list_files('*.png').map(load).batch(9)"
+BOTH = (
+    RANDOM.replace("\n\nmodel =", f"\n{HELD_OUT}\n\nmodel =", 1)
+    .replace("fit(data,", "fit(data, validation_data=held_out,")
+    .replace("    return flip", "    image = image / 255.0\n    return flip")
+)
+
+
+def of_both(**validation_lines: Any) -> Plan:
+    """A plan that cuts the function for the training, and for what it is validated on."""
+    text = BOTH
+    only_training = text.replace(HELD_OUT, "held_out = None")
+    for_validation = ValidationInput(
+        edits=(replace(SPLIT, stage=1), replace(CACHE, stage=1), AutotuneOff(expected_digest="")),
+        expected_digest="",
+    )
+    made = of(only_training, (SPLIT, CACHE), for_validation)
+    listed, loads = made.before.stages[0], made.before.stages[2]
+    at = f"train.py:{1 + text[: text.index('held_out =')].count(chr(10))}"
+    prefix = replace(loads.deterministic_prefix, **validation_lines)
+    stages = (
+        replace(listed, at=at),
+        replace(loads, index=1, at=at, deterministic_prefix=prefix, cache_point=None),
+    )
+    feed = ValidationFeed(
+        pipeline_digest="",
+        batch_count=4,
+        has_default_rewrites=True,
+        measurement=made.before.measurement,
+        resident_speedup=1.0,
+        resident_step_cpu_s=0.1,
+        stages=stages,
+    )
+    validation = Validation(validation_s=1.0, sample_count=36, at=at, feed=feed)
+    return replace(made, before=replace(made.before, validation=validation))
+
+
+def test_training_and_validation_share_the_parts_of_a_function() -> None:
+    patch = patched(BOTH, of_both())
+    assert patch.omitted == ()
+    after = patch.after.decode()
+    assert after.count("def load_deterministic(path)") == 1
+    assert "def load(path)" not in after  # nothing calls it any more
+    assert after.count(".map(load_random)") == 2
+    assert after.count("options.autotune.enabled = False") == 1
+    assert "validation_data=held_out.with_options(options)" in after
+    compile(after, "train.py", "exec")
+
+
+def test_a_function_is_not_cut_at_two_places() -> None:
+    line = next(n for n, text in enumerate(BOTH.splitlines(), 1) if "return flip" in text)
+    patch = patched(BOTH, of_both(last_at=f"train.py:{line - 1}", rest_at=f"train.py:{line}"))
+    assert patch.included == ("split_map",)
+    (omitted,) = patch.omitted
+    assert omitted.reason == "load is cut at another place for another map"
+    compile(patch.after, "train.py", "exec")

@@ -13,14 +13,19 @@ from uncork.core.edits.pipeline import AutotuneOff, Prefetch
 _NAMES = ("options", "untuned", "without_autotuner")
 
 
-def write_autotune_off(source: ScriptTree, plan: Plan, edit: AutotuneOff) -> Changes:
+def write_autotune_off(
+    source: ScriptTree, plan: Plan, edit: AutotuneOff, *, is_for_validation: bool = False
+) -> Changes:
     """Options above the statement, under a name that the script has not.
+
+    A training and its validation share them.
 
     Raises:
         EditRefused: It is not plain what the training reads, or all names are taken.
     """
     tf = source.module_alias("tensorflow")
-    data, statement = find_training_data(source, plan)
+    find_data = find_validation_data if is_for_validation else find_training_data
+    data, statement = find_data(source, plan)
     text = source.module.code
     free = [name for name in _NAMES if name not in text]
     if not free:

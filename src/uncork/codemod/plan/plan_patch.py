@@ -18,7 +18,7 @@ from uncork.codemod.plan.mixed_precision import write_mixed_precision
 from uncork.codemod.plan.process_settings import write_intra_op_threads, write_keep_freed_memory
 from uncork.codemod.plan.reasons import describe_omission
 from uncork.codemod.plan.rewrite_calls import REWRITES, write_rewrite
-from uncork.codemod.plan.split_calls import SplitRequest, write_split
+from uncork.codemod.plan.split_calls import SplitRequest, merge_splits, write_split
 from uncork.codemod.plan.stage_calls import (
     write_less_ahead,
     write_parallel_map,
@@ -64,6 +64,11 @@ WRITERS: Final[dict[type[Any], Callable[..., Changes]]] = {
     ReduceRetracing: write_reduce_retracing,
     StepsPerExecution: write_steps_per_execution,
     TfFunction: write_tf_function,
+}
+# Of these, what a validation has at the end of its own pipeline.
+_END_WRITERS: Final[dict[type[Any], Callable[..., Changes]]] = {
+    AutotuneOff: write_autotune_off,
+    Prefetch: write_prefetch,
 }
 STAGE_WRITERS: Final[dict[type[Any], Callable[..., Changes]]] = {
     LessAhead: write_less_ahead,
@@ -159,7 +164,7 @@ def build_plan_patch(plan: Plan, text: bytes, path: str, *, calls_uncork: bool =
     said, unsaid, notes = [], [], []
     for step in plan.accepted_steps:
         try:
-            changes += _written(source, step, target)
+            changes = merge_splits(changes, _written(source, step, target))
         except EditRefused as refusal:
             unsaid.append(OmittedChange(name=step.name, reason=refusal.received))
             if any(isinstance(edit, StageEdit) for edit in step.edits):
@@ -245,8 +250,6 @@ def _edits_written(
 ) -> list[Change | Insertion]:
     """Edits of one stage, or one of something else."""
     edit, kind = edits[0], type(edits[0])
-    if target.is_for_validation and isinstance(edit, AutotuneOff):
-        raise EditRefused("options of the validation data are not written")
     if isinstance(edit, StageEdit):
         target.stages.check()
     if kind in STAGE_WRITERS or kind in (SplitMap, Cache):
@@ -254,8 +257,8 @@ def _edits_written(
     elif kind in REWRITES:
         stage = target.stages.of(edit) if isinstance(edit, StageEdit) else None
         found = _rewritten(source, step, edits, stage, target, "")
-    elif kind is Prefetch and target.is_for_validation:
-        found = list(write_prefetch(source, target.plan, edit, is_for_validation=True))
+    elif target.is_for_validation and kind in _END_WRITERS:
+        found = list(_END_WRITERS[kind](source, target.plan, edit, is_for_validation=True))
     elif kind in WRITERS:
         found = list(WRITERS[kind](source, target.plan, edit))
     else:

@@ -12,13 +12,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import libcst as cst
 
 from uncork.codemod.plan.function_split import FunctionSplit, split_function
 from uncork.codemod.plan.stage_calls import find_shared_dataset, find_stage_call
 from uncork.codemod.syntax.call_syntax import break_long_chain
-from uncork.codemod.syntax.changes import ORDER_AFTER, ORDER_END, Change, Changes
+from uncork.codemod.syntax.changes import ORDER_AFTER, ORDER_END, Change, Changes, Insertion
 from uncork.codemod.syntax.script_tree import ScriptTree, receiver
 from uncork.core.base.errors import EditRefused
 from uncork.core.documents.plan import Plan
@@ -67,9 +68,52 @@ def write_split(source: ScriptTree, plan: Plan, request: SplitRequest) -> Change
         return [*changes, Change(call, _removed, ORDER_END)]
     changes.append(Change(_chain_of(source, call), break_long_chain, ORDER_END))
     changes.append(Change(_function_of(call).value, lambda _: cst.Name(split.names[1])))
-    is_kept = len(source.uses(split.function.name.value)) > 1
-    written = Change(split.function, lambda now: split.written(now, is_kept=is_kept))
-    return [*changes, written]
+    return [*changes, Change(split.function, _SplitWriter(source, split))]
+
+
+@dataclass
+class _SplitWriter:
+    """Writes the two parts of a function, once for all maps that call it.
+
+    Attributes:
+        source: The script.
+        split: Where the function is cut.
+        map_count: How many maps call its parts from now on.
+    """
+
+    source: ScriptTree
+    split: FunctionSplit
+    map_count: int = 1
+
+    def __call__(self, now: cst.FunctionDef) -> Any:
+        """The whole function stays where anything else calls it."""
+        uses = self.source.uses(self.split.function.name.value)
+        return self.split.written(now, is_kept=len(uses) > self.map_count)
+
+
+def merge_splits(earlier: Changes, later: Changes) -> list[Change | Insertion]:
+    """All changes; a function that maps of both call is cut in two once.
+
+    Raises:
+        EditRefused: They cut it at different places.
+    """
+    writers = {
+        id(change.node): change.transform
+        for change in earlier
+        if isinstance(change, Change) and isinstance(change.transform, _SplitWriter)
+    }
+    found = list(earlier)
+    for change in later:
+        writer = change.transform if isinstance(change, Change) else None
+        known = writers.get(id(change.node)) if isinstance(change, Change) else None
+        if known is None or not isinstance(writer, _SplitWriter):
+            found.append(change)
+        elif known.split == writer.split:
+            known.map_count += 1
+        else:
+            name = known.split.function.name.value
+            raise EditRefused(f"{name} is cut at another place for another map")
+    return found
 
 
 def _split_of(source: ScriptTree, call: cst.Call, stage: Stage, low: cst.Call) -> FunctionSplit:
