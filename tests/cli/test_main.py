@@ -18,6 +18,7 @@ from uncork.cli import verbs
 from uncork.cli.main import main
 from uncork.cli.parser import build_parser
 from uncork.core.base import exit_codes
+from uncork.core.base.exclusive_use import exclusive_use
 from uncork.core.base.record import to_json
 from uncork.core.documents.plan import PLAN_SCHEMA
 from uncork.core.documents.plan_file import parse_plan, serialize_plan
@@ -432,3 +433,27 @@ def test_explain_of_an_unknown_name_says_what_to_type(
 ) -> None:
     assert main(["explain", "serial_maps"]) == 2
     assert "uncork explain serial_map" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("verb", "option", "result"),
+    [("tune", "--plan", "plan.json"), ("diagnose", "--report", "report.html")],
+)
+def test_two_commands_at_once_do_not_write_one_result(
+    verb: str,
+    option: str,
+    result: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").write_text("raise SystemExit('it was started')\n")
+    with exclusive_use(tmp_path / result) as is_claimed:
+        assert is_claimed
+        assert main([verb, option, result, "train.py"]) == exit_codes.WRONG_USE
+    said = capsys.readouterr().err
+    assert f"another 'uncork {verb}' is running, and will write {result}" in said
+    assert f"choose another place with {option}" in said
+    assert "it was started" not in said
+    assert [path.name for path in tmp_path.iterdir()] == ["train.py"]

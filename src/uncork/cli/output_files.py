@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from uncork.core.base.errors import WrongUse
+from uncork.core.base.exclusive_use import exclusive_use
 
 # In the place of a file: standard output.
 PRINTED: Final = Path("-")
@@ -37,6 +38,28 @@ def reserve_stdout(path: Path | None) -> Iterator[None]:
         sys.stdout.flush()
         os.dup2(kept, 1)
         os.close(kept)
+
+
+@contextmanager
+def reserve_file(path: Path, verb: str, option: str) -> Iterator[None]:
+    """Let no other command write the same result meanwhile.
+
+    Args:
+        path: Of the result.
+        verb: That writes it.
+        option: That names another place.
+
+    Raises:
+        WrongUse: Another command is about to write it.
+    """
+    with exclusive_use(path) as is_claimed:
+        if not is_claimed:
+            raise WrongUse(
+                f"another 'uncork {verb}' is running, and will write {path}",
+                "one command at a time for each result",
+                f"wait for its end, or choose another place with {option}",
+            )
+        yield
 
 
 def check_writable(path: Path, options: str) -> None:

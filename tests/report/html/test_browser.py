@@ -30,7 +30,7 @@ FLAGS = (
 PROBE = """
 <script>
 const box = e => e.getBoundingClientRect();
-const texts = [...document.querySelectorAll("svg.road text")];
+const texts = [...document.querySelectorAll("svg.speeds text")];
 const overlaps = [], outside = [];
 texts.forEach((a, i) => texts.slice(i + 1).forEach(b => {
   const p = box(a), q = box(b);

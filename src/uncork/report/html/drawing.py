@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import Final
 
-from uncork.core.base.record import Record
+from uncork.core.base.record import Record, replace
 from uncork.report.content.figures import escape_control_characters, format_count, truncate
 from uncork.report.content.plan_content import ChartPoint, Prediction, SpeedChart
 
@@ -27,6 +27,9 @@ _CEILING_IN_SIGHT: Final = 2.5
 # Room that the labels of a tread need below it, or above it, to stay legible.
 _LABELS: Final = 64.0
 _CLEAR: Final = 34.0
+# Room for one line of text; and for the name of the ceiling, as wide as it gets.
+_LINE: Final = 22.0
+_CEILING_LABEL: Final = 290.0
 
 # Pipes are drawn up to this multiple of the measured speed; beyond, a wider pipe says nothing.
 MAX_PIPE_RATIO: Final = 5.0
@@ -91,9 +94,13 @@ class Column(Record, frozen=True, kw_only=True):
 
 
 class CeilingLine(Record, frozen=True, kw_only=True):
-    """The dashed line; ``is_above_chart`` says that it lies above the drawing."""
+    """The dashed line; ``is_above_chart`` says that it lies above the drawing.
+
+    Its name begins at ``label_x``.
+    """
 
     y: float
+    label_x: float = _LEFT + 4
     samples_per_s: float
     is_above_chart: bool
 
@@ -158,8 +165,26 @@ def draw_chart(chart: SpeedChart) -> ChartDrawing:
         columns=tuple(columns),
         stairs=_stairs(walked),
         area=_area(walked, scale.bottom),
-        ceiling=ceiling,
+        ceiling=ceiling and replace(ceiling, label_x=_label_x(ceiling, columns)),
     )
+
+
+def _label_x(ceiling: CeilingLine, columns: Sequence[Column]) -> float:
+    """Where the name of the ceiling crosses no labels of columns: as far left as it can be."""
+    for first, column in enumerate(columns):
+        begin = column.slot.x
+        under = [c for c in columns[first:] if c.slot.x < begin + _CEILING_LABEL]
+        fits = under[-1].slot.x + under[-1].slot.width >= begin + _CEILING_LABEL
+        if fits and not any(_is_crossed(each, ceiling.y) for each in under):
+            return begin + 4
+    return _LEFT + 4
+
+
+def _is_crossed(column: Column, y: float) -> bool:
+    """Labels of a column lie at this height, or close by."""
+    highest = min(column.value_y, column.gain_y, column.badge_y, column.slot.y) - _LINE
+    lowest = max(column.value_y, column.gain_y, column.badge_y + _LINE, column.slot.y) + _LINE
+    return highest < y < lowest
 
 
 def round_ticks(top: float, wanted: int = 4) -> tuple[float, ...]:
@@ -242,10 +267,10 @@ def _column(point: ChartPoint, slot: Slot, scale: Scale, ceiling: CeilingLine | 
     y = slot.y
     near = ceiling is not None and y - _CLEAR < ceiling.y + 4 and y > ceiling.y - _CLEAR
     value_y, gain_y, badge_y = y - 10, y + 20, y + 30
-    if near:
-        value_y, gain_y, badge_y = y + 22, y + 41, y + 51
-    elif scale.bottom - y < _LABELS:
+    if scale.bottom - y < _LABELS + _LINE * near:
         value_y, gain_y, badge_y = y - 10, y - 29, y - 64
+    elif near:
+        value_y, gain_y, badge_y = y + 22, y + 41, y + 51
     marked = point.kind in ("rejected", "failed", "confirmed")
     return Column(
         point=point,
