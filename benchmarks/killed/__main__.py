@@ -1,12 +1,15 @@
 """Does anything stay when Uncork is killed?
 
-    python -m benchmarks.killed [VERB ...] [--moments 20] [--record]
+    python -m benchmarks.killed [VERB ...] [--moments 20] [--interrupt] [--record]
 
 A verb is run on a quick training, and killed (SIGKILL, its own process alone) at random moments,
 two seconds before: no process may be left, and no file of the user's may be changed, but by
 ``run``, whose script trains for good. After the next start no folder may be left. The training
 forks a process, starts another one in a session of its own, overwrites a file, and saves models.
 With ``run`` there is no process but the script's, and what that one has started is its own.
+
+With ``--interrupt`` it is Ctrl-C instead (SIGINT, to all processes of the terminal). The verb then
+has half a minute to save what it has found, and ends with exit code 130.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import datetime
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -28,6 +32,7 @@ from typing import Final
 import psutil
 
 from benchmarks.machine import machine
+from uncork.core.base import exit_codes
 from uncork.core.base.machine import Machine
 from uncork.core.base.record import Record, to_json, write_atomically
 
@@ -42,6 +47,7 @@ _VERBS: Final = {
 _PLAN: Final = ("tune", "--quiet", "--budget", "60", "--plan", "plan.json", "train.py")
 _NEXT: Final = ("diff", "--quiet", "plan.json")
 _AFTER_S: Final = 2.0
+_SAVING_S: Final = 30.0
 _OF_THE_USER: Final = {"log.txt": "three days", "best.keras": "last week", "first.weights.h5": "x"}
 _TRAINS_FOR_GOOD: Final = "run"
 # In the environment of all processes of one run.
@@ -57,6 +63,7 @@ class Killed(Record, frozen=True, kw_only=True):
         processes: Command lines of those that were left two seconds later.
         changed: Files of the user's that were not as before by then.
         folders: That were left after the next start.
+        exit_code: Of the verb; negative where a signal ended it.
     """
 
     verb: str
@@ -64,10 +71,14 @@ class Killed(Record, frozen=True, kw_only=True):
     processes: tuple[str, ...]
     changed: tuple[str, ...]
     folders: tuple[str, ...]
+    exit_code: int = -signal.SIGKILL
 
     def is_clean(self) -> bool:
-        """Whether nothing was left and nothing was changed."""
-        return not (self.processes or self.changed or self.folders)
+        """Whether nothing was left, nothing was changed, and the verb ended as it should."""
+        ended_well = -self.exit_code in (0, signal.SIGINT, signal.SIGKILL) or (
+            self.exit_code == exit_codes.INTERRUPTED
+        )
+        return ended_well and not (self.processes or self.changed or self.folders)
 
 
 class KilledRecord(Record, frozen=True, kw_only=True):
@@ -76,12 +87,14 @@ class KilledRecord(Record, frozen=True, kw_only=True):
     Attributes:
         date: Of the run.
         machine: Which it ran on.
+        signal_name: That ended the verbs.
         whole_s: Within how many seconds each verb is killed: as long as it takes by itself.
         found: One for each moment of each verb.
     """
 
     date: str
     machine: Machine
+    signal_name: str
     whole_s: dict[str, float]
     found: tuple[Killed, ...]
 
@@ -98,15 +111,20 @@ def main() -> int:
         for verb in options.verbs or _VERBS:
             whole_s[verb] = options.within or work.run(_VERBS[verb])
             for _ in range(options.moments):
-                found.append(work.kill(verb, drawn.uniform(0, whole_s[verb])))
+                at_s = drawn.uniform(0, whole_s[verb])
+                found.append(work.kill(verb, at_s, is_interrupt=options.interrupt))
                 print(_row(found[-1]), file=sys.stderr, flush=True)
     today = datetime.date.today().isoformat()
-    record = KilledRecord(date=today, machine=machine(), whole_s=whole_s, found=tuple(found))
+    name = "SIGINT" if options.interrupt else "SIGKILL"
+    record = KilledRecord(
+        date=today, machine=machine(), signal_name=name, whole_s=whole_s, found=tuple(found)
+    )
     text = "\n".join([*_page(record), ""])
     print(text)
     if options.record:
-        write_atomically(_RECORDS / f"killed-{today}.json", to_json(record))
-        write_atomically(_RECORDS / f"killed-{today}.md", text.encode())
+        kept = "interrupted" if options.interrupt else "killed"
+        write_atomically(_RECORDS / f"{kept}-{today}.json", to_json(record))
+        write_atomically(_RECORDS / f"{kept}-{today}.md", text.encode())
     return 0 if all(each.is_clean() for each in found) else 1
 
 
@@ -141,13 +159,18 @@ class Work:
             raise RuntimeError(f"{' '.join(arguments)}: exit code {process.returncode}: {told}")
         return time.monotonic() - begin
 
-    def kill(self, verb: str, at_s: float) -> Killed:
-        """Kill a verb at a moment, and look what stays."""
+    def kill(self, verb: str, at_s: float, *, is_interrupt: bool) -> Killed:
+        """Kill or interrupt a verb at a moment, and look what stays."""
         self._reset()
         with self._start(_VERBS[verb]) as process:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(timeout=at_s)
+            if is_interrupt and process.poll() is None:
+                os.killpg(process.pid, signal.SIGINT)
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(timeout=_SAVING_S)
             process.kill()
+            process.wait()
             time.sleep(_AFTER_S)
             left, changed = self._processes(verb), self._changed(verb)
             self._end_all()
@@ -160,6 +183,7 @@ class Work:
             processes=tuple(" ".join(each)[:200] for each in left),
             changed=changed,
             folders=tuple(path.name for path in folders),
+            exit_code=process.returncode,
         )
         for path in folders:
             shutil.rmtree(path, ignore_errors=True)
@@ -174,6 +198,7 @@ class Work:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
+                start_new_session=True,  # as a terminal's processes are one group
             )
 
     def _reset(self) -> None:
@@ -219,7 +244,8 @@ def _page(record: KilledRecord) -> Iterator[str]:
     yield (
         f"{record.machine.cpu_model}, {record.machine.cpus:g} cores; TensorFlow "
         f"{record.machine.tensorflow}, Keras {record.machine.keras}, Python "
-        f"{record.machine.python}. SIGKILL at random moments; looked at after {_AFTER_S:g} s, and "
+        f"{record.machine.python}. {record.signal_name} at random moments; looked at after "
+        f"{_AFTER_S:g} s, and "
         "at folders after the next start."
     )
     yield ""
@@ -235,8 +261,9 @@ def _page(record: KilledRecord) -> Iterator[str]:
 
 
 def _row(found: Killed) -> str:
-    told = "clean" if found.is_clean() else f"{found.processes} {found.changed} {found.folders}"
-    return f"{found.verb} at {found.at_s:.1f} s: {told}"
+    left = f"{found.processes} {found.changed} {found.folders}"
+    told = "clean" if found.is_clean() else left
+    return f"{found.verb} at {found.at_s:.1f} s, exit code {found.exit_code}: {told}"
 
 
 def _options() -> argparse.Namespace:
@@ -245,6 +272,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--moments", type=int, default=20, help="of each verb")
     parser.add_argument("--within", type=float, help="seconds; if not given, all that a verb takes")
     parser.add_argument("--seed", type=int, default=0, help="of the moments")
+    parser.add_argument("--interrupt", action="store_true", help="Ctrl-C, not SIGKILL")
     parser.add_argument("--record", action="store_true", help="keep a dated record")
     return parser.parse_args()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from uncork.core.base.exclusive_use import exclusive_use
+from uncork.core.base.exclusive_use import exclusive_use, remove_abandoned_locks
 
 HOLDS = """
 import sys
@@ -54,7 +54,7 @@ def test_another_name_for_the_same_file_is_the_same(tmp_path: Path) -> None:
         assert not is_claimed
 
 
-def test_a_process_that_is_killed_frees_it(tmp_path: Path) -> None:
+def test_a_process_that_is_killed_frees_it(temporary: Path, tmp_path: Path) -> None:
     place = tmp_path / "plan.json"
     pipe = subprocess.PIPE
     with subprocess.Popen(
@@ -64,7 +64,13 @@ def test_a_process_that_is_killed_frees_it(tmp_path: Path) -> None:
         assert other.stdout.readline() == "True\n"
         with exclusive_use(place) as is_claimed:
             assert not is_claimed
+        remove_abandoned_locks()  # not that of a process that lives
+        with exclusive_use(place) as is_claimed:
+            assert not is_claimed
         other.kill()
+    assert len(list(temporary.iterdir())) == 1
+    remove_abandoned_locks()
+    assert list(temporary.iterdir()) == []
     with exclusive_use(place) as is_claimed:
         assert is_claimed
 

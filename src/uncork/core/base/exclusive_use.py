@@ -47,9 +47,27 @@ def exclusive_use(path: Path) -> Iterator[bool]:
             os.close(opened)
 
 
+def remove_abandoned_locks() -> None:
+    """Remove what processes of this user left that were killed."""
+    if sys.platform == "win32":
+        return
+    for lock in Path(tempfile.gettempdir()).glob(f"{_prefix()}*.lock"):
+        with suppress(OSError):
+            opened, is_claimed = _opened_and_locked(lock)
+            if opened is None:
+                continue
+            if is_claimed:
+                lock.unlink()
+            os.close(opened)
+
+
+def _prefix() -> str:
+    return f"uncork-{os.getuid()}-"
+
+
 def _lock_of(path: Path) -> Path:
     digest = hashlib.sha256(os.fsencode(path.resolve())).hexdigest()[:16]
-    return Path(tempfile.gettempdir(), f"uncork-{os.getuid()}-{digest}.lock")
+    return Path(tempfile.gettempdir(), f"{_prefix()}{digest}.lock")
 
 
 def _opened_and_locked(lock: Path) -> tuple[int | None, bool]:

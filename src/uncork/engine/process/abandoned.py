@@ -17,6 +17,7 @@ from typing import Final
 import psutil
 
 from uncork.capture.sandbox.restore import BACKUP_LIST_NAME, RestoreResult, restore_files
+from uncork.core.base.exclusive_use import remove_abandoned_locks
 from uncork.core.base.owned_folder import abandoned_folders, last_alive_ns
 from uncork.core.documents.job import BACKUP_FOLDER_NAME
 from uncork.engine.process.scratch_folders import remove_leftovers
@@ -36,6 +37,7 @@ def clear_abandoned_folders() -> RestoreResult:
     """
     restored: list[str] = []
     lost: list[str] = []
+    remove_abandoned_locks()
     for folder in abandoned_folders():
         # What a process starts while it ends is found by another look.
         end = time.monotonic() + _DYING_S
