@@ -125,6 +125,7 @@ def test_it_is_proved_by_what_the_pipeline_makes_and_what_the_step_makes(
     assert ("batches" in proof.detail) == (x is below)
 
 
+@pytest.mark.deep
 def test_a_version_is_measured_as_it_is_fed(tmp_path: Any) -> None:
     subject = subject_of(call(behind), tmp_path)
     version = subject.original.with_edits(edits_for(subject))

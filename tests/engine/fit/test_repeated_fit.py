@@ -104,6 +104,7 @@ def test_a_model_with_a_step_of_its_own_and_no_loss_is_proved(tmp_path: Path) ->
     assert found.passed, found.detail
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("place", ["order", "rows"])
 def test_batches_that_are_cut_otherwise_are_not_proved(
     place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -126,6 +127,7 @@ def test_calls_that_nothing_serves_are_not_proved(tmp_path: Path) -> None:
     assert "none of its calls" in found.detail
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
 def test_a_proof_that_is_interrupted_leaves_everything_as_it_was(
     error: type[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

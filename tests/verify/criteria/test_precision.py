@@ -134,7 +134,7 @@ LIES = {
 }
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(3)
 @pytest.mark.parametrize("lie", LIES)
 def test_a_lie_is_refused(model, prove, lie):
     proof = prove(LIES[lie](model))
