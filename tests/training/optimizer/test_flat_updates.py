@@ -115,7 +115,7 @@ def test_also_in_groups_of_steps_and_without_a_large_weight() -> None:
 def test_the_state_goes_back_and_forth_in_the_middle_of_a_training() -> None:
     mixed, plain = model("nadam"), model("nadam")
     settings = [StepSettings(mixed, edits) for edits in ((), AT_ONCE)]
-    for turn in (0, 1, 0, 1, 1):
+    for turn in (1, 0, 1):
         with settings[turn].active():
             mixed.fit(data(20), verbose=0)
         plain.fit(data(20), verbose=0)
