@@ -422,6 +422,7 @@ class OfWords(keras.utils.PyDataset):
         return np.asarray(self.words(X[:8])), Y[:8]
 
 
+@pytest.mark.deep
 @pytest.mark.usefixtures("brief")
 def test_a_layer_in_a_loader_is_not_said_to_have_moved(capsys) -> None:
     uncork.diagnose(mlp(), OfWords(), budget=2.0, quiet=True)

@@ -139,7 +139,6 @@ CASES = {
 }
 
 
-@pytest.mark.every(2)
 @pytest.mark.parametrize("case", CASES)
 def test_a_rebuilt_pipeline_is_equal(case):
     original = CASES[case]()

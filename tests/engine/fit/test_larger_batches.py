@@ -135,6 +135,7 @@ def test_a_model_for_one_size_of_batch_is_left_alone(tmp_path):
     assert found.measure_batch_sizes(found.original, 4.0) == ()
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     ("steps", "times", "full"),
     [(19, 16, False), (19, 4, False), (32, 16, True), (1_563, 16, True), (None, 16, True)],

@@ -42,6 +42,7 @@ def model() -> Any:
     keras.utils.set_random_seed(7)
     made = keras.Sequential([keras.Input((6,)), keras.layers.Dense(8), keras.layers.Dense(2)])
     made.compile("adam", "mse")
+    made.optimizer.build(made.trainable_variables)
     return made
 
 
@@ -121,6 +122,7 @@ def test_batches_that_are_cut_otherwise_are_not_proved(
     assert "differ" in found.detail
 
 
+@pytest.mark.deep
 def test_calls_that_nothing_serves_are_not_proved(tmp_path: Path) -> None:
     found = proof_of(model(), tmp_path, batch_size=1)
     assert not found.passed

@@ -113,6 +113,7 @@ def test_in_parts_it_is_the_same_training(build: Any, targets: Any, edits: Any) 
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.deep
 def test_xla_compiles_it_with_a_part_that_is_smaller() -> None:
     ours, told = trained(made(summed), (), SIZE)
     model = made(summed)

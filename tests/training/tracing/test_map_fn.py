@@ -98,6 +98,7 @@ def test_a_step_of_a_loop_trains_the_same_without_the_loop():
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     "mode",
     [

@@ -92,6 +92,7 @@ def test_a_layer_that_unrolls_is_told_by_where_it_is_made(seen):
     assert found.iterations == ROUNDS
 
 
+@pytest.mark.deep
 def test_a_loop_around_the_call_is_none_of_the_step_s(seen):
     cell = keras.layers.GRUCell(4)
 

@@ -76,6 +76,7 @@ class Unfreezing(keras.callbacks.Callback):
             self.model.fit(data(known=False), verbose=0)
 
 
+@pytest.mark.deep
 def test_what_a_callback_compiles_anew_counts_once() -> None:
     counts = []
     for edits in ((JitCompile(),), ()):
