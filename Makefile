@@ -9,6 +9,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Tests wait for a third of their time: one process more than there are cores.
 WORKERS = $(shell $(PYTHON) -c 'import os; print(min(4, (os.cpu_count() or 1) + 1))')
+# Test modules are rewritten and compiled once, not by each process of each run.
+unexport PYTHONDONTWRITEBYTECODE
 PYTEST = $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 DRAWS ?= 5000
 READY := $(VENV)/.ready

@@ -11,12 +11,22 @@ from textwrap import dedent
 
 import pytest
 
-from running import Run, Write, run_uncork
+from running import Run, Write, run_uncork, start_fork_server
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 # Run as a user would run them, never imported.
 collect_ignore_glob = ["loops/*.py", "quick_start/*.py"]
+
+# Files of tests that take a minute and more.
+LONGEST = (
+    "tests/pipeline/test_properties",
+    "tests/scripts/test_bad_input",
+    "tests/engine/commands/test_diagnose",
+    "tests/engine/loop/test_step_switch",
+    "tests/scripts/test_disk_cache",
+    "tests/verify/criteria/test_",
+)
 
 # What tests start inherits it. By hand, with this set, all starts and ends as with a user.
 if "UNCORK_EXAMPLES" not in os.environ:
@@ -37,7 +47,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     The longest files come first, so that no worker waits for another at the end.
     """
-    items.sort(key=lambda item: "test_properties" not in item.nodeid)
+    items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
     if config.getoption("--deep"):
         return
     counts: Counter[str] = Counter()
@@ -80,6 +90,13 @@ def uncork(tmp_path: Path) -> Run:
     """``uncork VERB ...``, with all temporary files in a folder of its own: ``tmp_path/temp``."""
     (tmp_path / "temp").mkdir()
     return lambda *args, **options: run_uncork(*args, cwd=tmp_path, **options)
+
+
+@pytest.fixture
+def forked_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes that a test starts without :mod:`running` need not import TensorFlow either."""
+    for name, value in start_fork_server().items():
+        monkeypatch.setenv(name, value)
 
 
 @pytest.fixture

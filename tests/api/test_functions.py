@@ -60,7 +60,7 @@ def mlp() -> keras.Model:
 
 def busy(row: tf.Tensor, label: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Work that every epoch does again."""
-    for _ in range(20):
+    for _ in range(5):
         row = tf.sort(tf.tile(row, [40]))[:16]
     return row + tf.random.uniform([16], 0.0, 0.01), label
 
@@ -172,6 +172,13 @@ def test_what_is_no_plan_is_refused(plan: object) -> None:
         uncork.fit(mlp(), dataset(), plan=plan, epochs=1)
 
 
+@pytest.fixture
+def brief(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How fast a training is does not matter."""
+    shorten_measurements(monkeypatch.setattr)
+
+
+@pytest.mark.usefixtures("brief")
 def test_diagnosis_of_arrays_leaves_the_model_as_it_was() -> None:
     model = mlp()
     before = state(model)
@@ -272,8 +279,11 @@ def test_wrong_use_says_what_was_expected(call, error: type[Exception]) -> None:
     assert "expected:" in str(caught.value)
 
 
+RUN_CELL = "import keras, sys\nexec(compile(sys.argv[1], '<stdin>', 'exec'))"
+
+
 def test_it_works_where_there_is_no_file(tmp_path: Path) -> None:
-    """A notebook's cell and a prompt have no source file: here the code comes from a pipe."""
+    """A notebook's cell and a prompt have no source file, and this code has none."""
     cell = io.StringIO()
     cell.write("import keras, numpy as np, uncork\n")
     cell.write("model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])\n")
@@ -282,8 +292,7 @@ def test_it_works_where_there_is_no_file(tmp_path: Path) -> None:
     cell.write("shown = uncork.diagnose(model, (x, x[:, :1]), budget=2, quiet=True)\n")
     cell.write("print(shown.record.workloads[0].workload.kind, '<svg' in shown.html())")
     done = subprocess.run(
-        [sys.executable, "-"],
-        input=cell.getvalue(),
+        [sys.executable, "-c", RUN_CELL, cell.getvalue()],
         cwd=tmp_path,
         env=environment(tmp_path),
         capture_output=True,
@@ -295,6 +304,7 @@ def test_it_works_where_there_is_no_file(tmp_path: Path) -> None:
     assert done.stdout.split() == ["fit", "True"]
 
 
+@pytest.mark.usefixtures("brief")
 def test_a_model_whose_fit_hands_everything_on_is_given_what_keras_takes(tmp_path: Path) -> None:
     class Handing(keras.Model):
         def fit(self, *args: object, **kwargs: object) -> object:
@@ -327,6 +337,7 @@ class Reordered(keras.utils.PyDataset):
         self.draw.shuffle(self.order)
 
 
+@pytest.mark.usefixtures("brief")
 def test_a_loader_is_where_it_was() -> None:
     loader = Reordered()
     uncork.diagnose(mlp(), loader, budget=2.0, quiet=True)
@@ -383,6 +394,7 @@ class Counted(keras.utils.PyDataset):
         return X[:8], Y[:8]
 
 
+@pytest.mark.usefixtures("brief")
 def test_what_reading_has_moved_on_is_said(capsys) -> None:
     uncork.diagnose(mlp(), Counted(), budget=2.0, quiet=True)
     assert "create the data again" in capsys.readouterr().err
@@ -410,6 +422,8 @@ class OfWords(keras.utils.PyDataset):
         return np.asarray(self.words(X[:8])), Y[:8]
 
 
+@pytest.mark.deep
+@pytest.mark.usefixtures("brief")
 def test_a_layer_in_a_loader_is_not_said_to_have_moved(capsys) -> None:
     uncork.diagnose(mlp(), OfWords(), budget=2.0, quiet=True)
     assert "create the data again" not in capsys.readouterr().err

@@ -66,6 +66,7 @@ def test_weights_equal_those_of_plain_python(write, plain, uncork, tmp_path):
         assert one[name].tobytes() == other[name].tobytes()
 
 
+@pytest.mark.deep
 def test_stopped_script_ends_cleanly(write, uncork, tmp_path):
     write("""
         import atexit, keras, numpy as np

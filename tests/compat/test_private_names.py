@@ -6,6 +6,7 @@ ruff rejects their imports (rule TID251); what it does not see is looked for in 
 from __future__ import annotations
 
 import ast
+import functools
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,13 +36,15 @@ STILL_USED: dict[str, int] = {
 }
 
 
-def trees() -> Iterator[tuple[str, ast.Module]]:
-    for path in sorted(ROOT.rglob("*.py")):
-        yield path.relative_to(ROOT).as_posix(), ast.parse(path.read_text())
+@functools.cache  # read by a test, not by each process that collects the tests
+def trees() -> dict[str, ast.Module]:
+    paths = sorted(ROOT.rglob("*.py"))
+    return {path.relative_to(ROOT).as_posix(): ast.parse(path.read_text()) for path in paths}
 
 
-TREES = dict(trees())
-OTHERS = {name: tree for name, tree in TREES.items() if not name.startswith("compat/")}
+def other_trees() -> dict[str, ast.Module]:
+    """Those of all packages but ``compat``."""
+    return {name: tree for name, tree in trees().items() if not name.startswith("compat/")}
 
 
 def own_names(tree: ast.AST) -> Iterator[str]:
@@ -76,32 +79,35 @@ def private_modules(tree: ast.AST) -> Iterator[tuple[str, int]]:
             yield node.value, node.lineno
 
 
-OWN = {name for tree in TREES.values() for name in own_names(tree)}
-PLACES = [
-    (name, f"{file}:{line}")
-    for file, tree in OTHERS.items()
-    for name, line in private_attributes(tree, OWN)
-]
+@functools.cache
+def places_of_private_attributes() -> list[tuple[str, str]]:
+    own = {name for tree in trees().values() for name in own_names(tree)}
+    return [
+        (name, f"{file}:{line}")
+        for file, tree in other_trees().items()
+        for name, line in private_attributes(tree, own)
+    ]
 
 
 def test_no_string_names_a_private_module() -> None:
     places = [
         f"{file}:{line}: {name}"
-        for file, tree in OTHERS.items()
+        for file, tree in other_trees().items()
         for name, line in private_modules(tree)
     ]
     assert places == [], "put it into compat/hook_targets.py"
 
 
 def test_no_private_attribute_is_used_outside_of_compat() -> None:
-    counts = Counter(name for name, _ in PLACES)
+    found = places_of_private_attributes()
+    counts = Counter(name for name, _ in found)
     more = {name for name, count in counts.items() if count > STILL_USED.get(name, 0)}
-    places = [f"{place}: {name}" for name, place in PLACES if name in more]
+    places = [f"{place}: {name}" for name, place in found if name in more]
     assert places == [], "read it through a function in compat"
 
 
 def test_what_is_used_no_more_is_off_the_list() -> None:
-    counts = Counter(name for name, _ in PLACES)
+    counts = Counter(name for name, _ in places_of_private_attributes())
     fewer = {name: counts[name] for name, count in STILL_USED.items() if counts[name] < count}
     assert fewer == {}, "set these numbers in STILL_USED; remove zeros"
 

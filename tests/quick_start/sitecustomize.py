@@ -23,6 +23,12 @@ _SETS_VARIABLES = re.compile(
     rb'|"type": ?"(intra_op_threads|keep_freed_memory|keras_backend)"'
 )
 _IMPORTS = re.compile(rb"^(import|from) +(keras|tensorflow|uncork)\b", re.MULTILINE)
+# Code on the command line: of workers, and of tests.
+_IMPORTS_IN_CODE = re.compile(
+    r"^(import|from) +(keras|tensorflow)\b|from uncork\.engine\.worker\.main import main"
+    r"|^import short_worker$",
+    re.MULTILINE,
+)
 
 
 class QuickStart:
@@ -51,16 +57,17 @@ class QuickStart:
 
 
 def _may_be_forked(argv: list[str]) -> bool:
-    """A worker process of Uncork, ``uncork run``, a script or a test module that needs TensorFlow.
+    """A worker process of Uncork, ``uncork run``, or what else needs TensorFlow.
 
-    None of its files may set a variable before the import.
+    That is a script, code on the command line, or a test module. None of its files may set a
+    variable before the import.
 
     Options of the interpreter come before these arguments, so with one it is started as usual.
     """
-    is_worker = argv[:1] == ["-c"] and "from uncork.engine.worker.main import main" in argv[1]
+    is_code = argv[:1] == ["-c"] and _IMPORTS_IN_CODE.search(argv[1]) is not None
     is_script = argv[:1] != [] and argv[0].endswith(".py")
     is_test = argv[:1] == ["-m"] and argv[1].rpartition(".")[2].startswith("test_")
-    if not (is_worker or is_script or is_test or argv[:3] == ["-m", "uncork", "run"]):
+    if not (is_code or is_script or is_test or argv[:3] == ["-m", "uncork", "run"]):
         return False
     files = [Path(each) for each in argv if each.endswith((".py", ".json"))]
     texts = [file.read_bytes() for file in files if file.is_file()]

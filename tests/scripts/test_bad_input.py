@@ -23,7 +23,7 @@ from running import (
     remaining_temporary_files,
     restore_sigint,
 )
-from short_worker import replace_worker
+from short_worker import replace_worker, shorten_measurements
 from uncork.core.base.record import from_json
 from uncork.core.documents.diagnosis import Diagnosis
 from uncork.core.documents.plan import Policy
@@ -90,6 +90,7 @@ def test_a_script_without_a_training(text: str, code: int, said: str, write, unc
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.deep
 def test_a_script_that_catches_everything_loses_no_result(write: Write, uncork: Run) -> None:
     """It is ended from outside in the end; what was measured lies on the disk by then."""
     write(
@@ -154,10 +155,12 @@ def test_a_script_with_such_a_habit_is_diagnosed(
     habit: str, write: Write, uncork: Run, tmp_path: Path
 ) -> None:
     write(HABITS[habit])
-    # A fork of the tests' server does not show the variable by which Uncork finds what it started.
     given = environment(tmp_path)
-    real = {name: value for name, value in given.items() if name != FORK_SERVER_VARIABLE}
-    done = uncork("diagnose", "--quiet", "--budget", 2, "train.py", env=real)
+    if habit in ("forks", "has a pool of processes"):
+        # A fork of the tests' server does not show the variable by which Uncork finds what it
+        # started.
+        given = {name: value for name, value in given.items() if name != FORK_SERVER_VARIABLE}
+    done = uncork("diagnose", "--quiet", "--budget", 2, "train.py", env=given)
     assert done.returncode == 0, done.stderr
     assert "samples/s" in done.stdout or "steps/s" in done.stdout
     assert remaining_temporary_files(tmp_path) == []
@@ -391,6 +394,7 @@ def test_several_trainings_are_listed_and_chosen(write: Write, uncork: Run, tmp_
     assert list(tmp_path.glob("*.keras")) == [], "a trial must not save"
 
 
+@pytest.mark.usefixtures("forked_processes")
 def test_files_of_the_user_s_stay_as_they_were(
     write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -417,6 +421,7 @@ def test_files_of_the_user_s_stay_as_they_were(
     assert remaining_temporary_files(tmp_path) == []
 
 
+@pytest.mark.usefixtures("forked_processes")
 def test_a_script_that_leaves_a_thread_behind_is_not_waited_for(
     write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -551,6 +556,7 @@ def test_out_of_memory_in_a_trial_is_a_failed_step(
             raise MemoryError("2 TB of activations")
 
     original = fit_subject.FitSubject.runner
+    shorten_measurements(monkeypatch.setattr)
     monkeypatch.setattr(
         fit_subject.FitSubject,
         "runner",

@@ -142,6 +142,7 @@ model.fit(data, epochs=int(sys.argv[1]), verbose=0)
 """
 
 
+@pytest.mark.usefixtures("forked_processes")
 def test_a_script_is_tuned_and_run_end_to_end(
     uncork: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -43,6 +43,7 @@ def call(*noise: Any, x: Any = None, **arguments: Any) -> FitCall:
     scale = layers.Rescaling(0.5, name="scale")
     model = keras.Sequential([keras.Input((), dtype="string"), count, scale, *noise, last])
     model.compile("adam", "mse", metrics=["mae"])
+    model.optimizer.build(model.trainable_variables)
     given = {"x": data() if x is None else x, "verbose": 0, "epochs": 2, **arguments}
     bound = inspect.signature(model.fit).bind(**given)
     bound.apply_defaults()

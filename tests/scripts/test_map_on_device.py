@@ -58,6 +58,7 @@ def call(x: Any, **arguments: Any) -> FitCall:
     keras.utils.set_random_seed(1)
     model = keras.Sequential([keras.Input((6,)), layers.Dense(4, "relu"), layers.Dense(1)])
     model.compile("adam", "mse", metrics=["mae"])
+    model.optimizer.build(model.trainable_variables)
     given = {"x": x(), "verbose": 0, "epochs": 2, **arguments}
     bound = inspect.signature(model.fit).bind(**given)
     bound.apply_defaults()
@@ -90,7 +91,7 @@ def weights(made: FitCall) -> list[Any]:
     return [np.asarray(value) for value in made.model.get_weights()]
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("kind", ["map", "from_tensor_slices"])
 @pytest.mark.parametrize(
     ("x", "others"),
@@ -125,6 +126,7 @@ def test_it_is_proved_by_what_the_pipeline_makes_and_what_the_step_makes(
     assert ("batches" in proof.detail) == (x is below)
 
 
+@pytest.mark.deep
 def test_a_version_is_measured_as_it_is_fed(tmp_path: Any) -> None:
     subject = subject_of(call(behind), tmp_path)
     version = subject.original.with_edits(edits_for(subject))
@@ -140,7 +142,7 @@ def test_a_version_is_measured_as_it_is_fed(tmp_path: Any) -> None:
 ARRAYS = {"x": PIXELS, "y": LABELS, "batch_size": 5}
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(6)
 @pytest.mark.parametrize(
     "more",
     [{}, {"class_weight": {0: 1.0, 1: 2.0}, "shuffle": False}, {"validation_split": 0.25}],

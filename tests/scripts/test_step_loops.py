@@ -66,7 +66,7 @@ def test_the_python_of_a_loop_over_arrays_is_found_at_its_step(write: Write, unc
     step = script.read_text().splitlines().index("        loss = train_step(x, sums[chosen])") + 1
     loader = ("python_loader", f"train.py:{step}")
     for _ in range(3):  # on a busy machine a short look may find nothing, or something else first
-        done = uncork("diagnose", "--budget", "5", "--json", "d.json", script)
+        done = uncork("diagnose", "--budget", "3", "--json", "d.json", script)
         assert done.returncode == 0, done.stderr
         assert "trained to the end" not in done.stdout
         found = from_json((tmp_path / "d.json").read_bytes(), Diagnosis).workloads[0]
@@ -98,7 +98,7 @@ def test_an_eager_step_gets_arrays_and_is_named_with_its_function(
     begins = script.read_text().splitlines().index("def train_step(x, y):") + 1
     eager = ("eager_step", f"train.py:{begins}")
     for _ in range(3):  # on a busy machine a short look may find what is around it alone
-        done = uncork("diagnose", "--budget", "5", "--json", "d.json", script)
+        done = uncork("diagnose", "--budget", "3", "--json", "d.json", script)
         assert done.returncode == 0, done.stderr
         found = from_json((tmp_path / "d.json").read_bytes(), Diagnosis).workloads[0]
         named = [(finding.cause, finding.at) for finding in found.findings]

@@ -22,6 +22,8 @@ def mlp(*between: Any, compiled: bool = True, **kwargs: Any) -> keras.Model:
     )
     if compiled:
         model.compile(**{"optimizer": "adam", "loss": "mse", "metrics": ["mae"], **kwargs})
+        if model.built:  # of an optimizer that is not, Keras traces the step twice
+            model.optimizer.build(model.trainable_variables)
     return model
 
 

@@ -150,6 +150,7 @@ def sequential_verdict(rng: random.Random, ratio: float, noise: float, drift: fl
     return found.verdict, len(base)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize(("noise", "drift"), [(0.02, 0.0), (0.3, 0.0), (0.02, 0.05)])
 def test_identical_processes_are_told_apart_in_one_of_twenty_runs(noise, drift):
     rng = random.Random(20_261_130)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from running import run_uncork
 from uncork.core.base.record import from_json
 from uncork.core.documents.diagnosis import Diagnosis
 from uncork.core.documents.plan import Plan
@@ -15,13 +16,6 @@ from uncork.core.documents.plan_file import parse_plan
 from uncork.optimizations.order import OPTIMIZATIONS
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
-
-
-def uncork(*args: object, cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "uncork", *map(str, args)]
-    return subprocess.run(
-        command, cwd=cwd, capture_output=True, text=True, timeout=280, check=False
-    )
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +31,7 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def plan(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Plan:
     """Of the example script, left at ``plan.json`` beside its report."""
     cwd = tmp_path_factory.mktemp("tuned")
-    done = uncork("tune", "--budget", 50, EXAMPLES / "photos.py", photos, cwd=cwd)
+    done = run_uncork("tune", "--budget", 30, EXAMPLES / "photos.py", photos, cwd=cwd)
     assert done.returncode == 0, done.stderr
     assert (cwd / "report.html").read_text().startswith("<!DOCTYPE html>")
     return parse_plan((cwd / "plan.json").read_bytes())
@@ -74,7 +68,7 @@ def test_no_rewrite_of_the_photos_is_found_wrong(plan: Plan) -> None:
 
 
 def test_diagnosis_names_the_map_and_its_line(photos: Path, tmp_path: Path) -> None:
-    done = uncork(
+    done = run_uncork(
         "diagnose", "--budget", 5, "--json", "d.json", EXAMPLES / "photos.py", photos, cwd=tmp_path
     )
     assert done.returncode == 0, done.stderr
@@ -97,7 +91,7 @@ def test_diagnosis_names_the_map_and_its_line(photos: Path, tmp_path: Path) -> N
 
 
 def test_custom_loop_is_diagnosed_and_stopped(photos: Path, tmp_path: Path) -> None:
-    done = uncork("diagnose", "--budget", 2, EXAMPLES / "custom_loop.py", photos, cwd=tmp_path)
+    done = run_uncork("diagnose", "--budget", 2, EXAMPLES / "custom_loop.py", photos, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     found = from_json((tmp_path / "uncork-report/diagnosis.json").read_bytes(), Diagnosis)
     workload = found.workloads[0].workload

@@ -88,6 +88,7 @@ def test_what_is_no_dataset_is_refused(what):
         uncork.explain(what)
 
 
+@pytest.mark.usefixtures("forked_processes")
 def test_lines_of_datasets_made_behind_the_import_are_known(tmp_path):
     script = tmp_path / "look.py"
     script.write_text(

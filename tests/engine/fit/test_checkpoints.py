@@ -46,6 +46,7 @@ def trained() -> keras.Model:
     layers = [keras.layers.Dense(8, name="one"), keras.layers.Dense(2, name="two")]
     model = keras.Sequential([keras.Input((6,), name="rows"), *layers], name="model")
     model.compile(keras.optimizers.Adam(name="adam"), "mse")
+    model.optimizer.build(model.trainable_variables)
     return model
 
 

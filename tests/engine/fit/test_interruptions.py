@@ -466,7 +466,7 @@ def each_by_itself(model: Any) -> Iterator[None]:
         norm.trainable = True
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(7)
 @pytest.mark.parametrize(("edit", "at", "error"), cases(STEP_LEVERS, "measured", "proved"))
 def test_in_the_middle_of_a_step_lever(
     edit: StepEdit, at: str, error: BaseException, tmp_path: Path
@@ -496,6 +496,7 @@ def test_in_the_middle_of_a_step_lever(
     check_untouched(data, tmp_path, attempt, **how)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(("edit", "at", "error"), cases(TABLE_LEVERS, "measured", "proved"))
 def test_in_the_middle_of_a_lever_for_tables(
     edit: StepEdit, at: str, error: BaseException, tmp_path: Path
@@ -515,6 +516,7 @@ def test_in_the_middle_of_a_lever_for_tables(
     assert keras.layers.Embedding.call is look_up
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(("edit", "at", "error"), cases(MAPPED_LEVERS, "measured", "proved"))
 def test_in_the_middle_of_a_lever_for_maps(
     edit: StepEdit, at: str, error: BaseException, tmp_path: Path
@@ -533,6 +535,7 @@ def test_in_the_middle_of_a_lever_for_maps(
     assert tf.map_fn is map_fn
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(("edit", "at", "error"), cases(CALL_LEVERS, "measured", "proved"))
 def test_in_the_middle_of_a_lever_for_calls_of_fit(
     edit: StepEdit, at: str, error: BaseException, tmp_path: Path
@@ -563,7 +566,7 @@ def test_in_the_middle_of_a_lever_for_calls_of_fit(
         np.testing.assert_array_equal(ours, other)
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(7)
 @pytest.mark.parametrize(
     ("lever", "at", "error"),
     cases(PIPELINE_LEVERS, "measured", "proved") + cases(REBATCHED, "measured"),

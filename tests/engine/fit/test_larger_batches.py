@@ -89,7 +89,8 @@ def test_a_pipeline_gives_them(tmp_path):
     assert found.runner(four).prime() > 0
 
 
-def test_a_rate_that_spoils_the_training_is_refused(tmp_path):
+def test_a_rate_that_spoils_the_training_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(larger_batches, "_STEPS", (64, 64))
     found = subject(tmp_path)
     harmful = found.original.with_step_edits(
         (LargerBatch(batch_multiplier=2, learning_rate_multiplier=300.0),)
@@ -134,6 +135,7 @@ def test_a_model_for_one_size_of_batch_is_left_alone(tmp_path):
     assert found.measure_batch_sizes(found.original, 4.0) == ()
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     ("steps", "times", "full"),
     [(19, 16, False), (19, 4, False), (32, 16, True), (1_563, 16, True), (None, 16, True)],
@@ -156,6 +158,7 @@ def test_from_a_size_on_that_diverges_there_are_none(tmp_path, monkeypatch, dive
     """The sound ones are kept."""
     monkeypatch.setattr(larger_batches, "_PAYS", 0.0)
     monkeypatch.setattr(larger_batches, "_TIMES", (2, 4))
+    monkeypatch.setattr(larger_batches, "_STEPS", (32, 32))
     curve = larger_batches.LargerBatchTrials._curve
 
     def made(self, version, seed, steps):

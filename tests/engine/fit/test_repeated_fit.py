@@ -42,6 +42,7 @@ def model() -> Any:
     keras.utils.set_random_seed(7)
     made = keras.Sequential([keras.Input((6,)), keras.layers.Dense(8), keras.layers.Dense(2)])
     made.compile("adam", "mse")
+    made.optimizer.build(made.trainable_variables)
     return made
 
 
@@ -104,6 +105,7 @@ def test_a_model_with_a_step_of_its_own_and_no_loss_is_proved(tmp_path: Path) ->
     assert found.passed, found.detail
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("place", ["order", "rows"])
 def test_batches_that_are_cut_otherwise_are_not_proved(
     place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -120,12 +122,14 @@ def test_batches_that_are_cut_otherwise_are_not_proved(
     assert "differ" in found.detail
 
 
+@pytest.mark.deep
 def test_calls_that_nothing_serves_are_not_proved(tmp_path: Path) -> None:
     found = proof_of(model(), tmp_path, batch_size=1)
     assert not found.passed
     assert "none of its calls" in found.detail
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
 def test_a_proof_that_is_interrupted_leaves_everything_as_it_was(
     error: type[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

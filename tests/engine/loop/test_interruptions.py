@@ -291,7 +291,7 @@ def same(ours: list[Any], theirs: list[Any]) -> None:
         np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(8)
 @pytest.mark.parametrize(("lever", "at", "error"), cases(LEVERS, "traced", "measured", "proved"))
 def test_in_the_middle_of_a_lever_that_is_tried(
     lever: str, at: str, error: BaseException, tmp_path: Path
@@ -320,7 +320,7 @@ def test_in_the_middle_of_a_lever_that_is_tried(
     same(ours.values, twin.values)
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(5)
 @pytest.mark.parametrize(("lever", "at", "error"), cases(LEVERS, "traced", "called"))
 def test_in_the_middle_of_a_lever_in_force(lever: str, at: str, error: BaseException) -> None:
     """The loop gets the error before its step has changed anything, or goes on as written."""

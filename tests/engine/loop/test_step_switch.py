@@ -221,7 +221,19 @@ def test_a_step_under_xla(write: Write, uncork: Run, tmp_path: Path):
     tuned = uncork("run", "--plan", made, path, "3")
     assert tuned.returncode == 0, tuned.stderr
     assert [losses(t) for t in tuned.stdout.splitlines()] == expected
-    # The same step in a loop over arrays, and one that runs op by op, made a graph first.
+
+
+@pytest.mark.deep
+@pytest.mark.slow
+def test_other_steps_under_xla(write: Write, uncork: Run, tmp_path: Path):
+    """The same step in a loop over arrays, and one that runs op by op, made a graph first."""
+    text = script().replace("keras.layers.Dropout(0.2), ", "")
+    compiled = text.replace("    def train_step", "    @tf.function\n    def train_step")
+    path = write(compiled)
+    found = diagnosed(uncork, path, tmp_path).workload
+    under_xla = JitCompile(code_digest=found.step_code_digest)
+    made = planned(tmp_path, found, under_xla)
+    expected = pytest.approx([losses(p) for p in plain(path, 3)], rel=1e-3)
     head, _, _ = compiled.partition("    def main():")
     arrays = uncork("run", "--plan", made, write(head + ARRAYS.partition("\n")[2]), "3")
     assert arrays.returncode == 0, arrays.stderr

@@ -118,6 +118,7 @@ def test_what_was_kept_together_can_be_applied_one_by_one(walked) -> None:
     assert pipeline.digest == walk.variant.pipeline.digest
 
 
+@pytest.mark.deep
 def test_what_gains_nothing_together_either_is_told_so(walked) -> None:
     walk = walked({1: LITTLE, 2: USELESS})
     assert [step.outcome for step in walk.steps] == ["rejected", "rejected"]

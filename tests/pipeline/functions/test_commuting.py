@@ -134,6 +134,7 @@ def test_what_does_more_stays_behind(function):
     assert cut_of(function).scalings == ()
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("function", [*MOVED, *LEFT])
 @pytest.mark.parametrize("kept", [False, True])
 def test_the_same_elements_bit_for_bit(function, kept):

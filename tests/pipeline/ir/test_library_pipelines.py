@@ -86,6 +86,7 @@ def kinds(pipeline):
     return {place.node.kind for place in pipeline.stage_locations}
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("mode", ["int", "categorical", "binary"])
 def test_texts_of_a_directory(texts, mode):
     data = keras.utils.text_dataset_from_directory(
@@ -103,6 +104,7 @@ def test_texts_and_what_adapted_layers_make_of_them(texts):
     exact(data.map(lambda text, label: (words(text), label)).prefetch(1))
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("length", [320, None])
 def test_sounds_of_a_directory(sounds, length):
     data = keras.utils.audio_dataset_from_directory(
@@ -113,6 +115,7 @@ def test_sounds_of_a_directory(sounds, length):
     assert "opaque" not in kinds(pipeline)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("crop", [False, True])
 def test_images_of_a_directory(jpegs, tmp_path, crop):
     data = keras.utils.image_dataset_from_directory(
@@ -123,6 +126,7 @@ def test_images_of_a_directory(jpegs, tmp_path, crop):
     assert tried > 0
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("halves", ["training", "validation"])
 def test_a_half_of_a_directory(jpegs, tmp_path, halves):
     data = keras.utils.image_dataset_from_directory(

@@ -155,6 +155,7 @@ print(read_pipeline(data).digest)
 """
 
 
+@pytest.mark.usefixtures("forked_processes")
 @pytest.mark.slow
 def test_the_digest_is_the_same_in_a_fresh_process(capsys):
     """Here much else was made before it."""

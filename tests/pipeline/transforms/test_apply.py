@@ -443,17 +443,17 @@ def by_strength(x):
 @pytest.mark.parametrize(
     ("data", "stage"),
     [
-        (RANGE(9).map(noisy).shuffle(9), 2),
-        (RANGE(9).map(python).shuffle(9), 2),
-        (RANGE(9).map(by_strength).shuffle(9), 2),
-        (RANGE(9).map(words).cache().shuffle(9), 3),
-        (RANGE(9).shuffle(9), 1),
-        (RANGE(9).map(words).batch(2), 1),
+        (lambda: RANGE(9).map(noisy).shuffle(9), 2),
+        (lambda: RANGE(9).map(python).shuffle(9), 2),
+        (lambda: RANGE(9).map(by_strength).shuffle(9), 2),
+        (lambda: RANGE(9).map(words).cache().shuffle(9), 3),
+        (lambda: RANGE(9).shuffle(9), 1),
+        (lambda: RANGE(9).map(words).batch(2), 1),
     ],
 )
 def test_a_shuffle_without_such_maps_is_refused(data, stage):
     with pytest.raises(EditRefused):
-        edited(read_pipeline(data), shuffle_first_at(stage))
+        edited(read_pipeline(data()), shuffle_first_at(stage))
 
 
 def labelled(x):
@@ -481,13 +481,13 @@ def test_a_filter_goes_as_far_down_as_nothing_works_for_it():
 @pytest.mark.parametrize(
     "data",
     [
-        RANGE(9).map(by_strength).filter(lambda x: x > 2),
-        RANGE(9).map(lambda x: (x, words(x))).filter(lambda x, y: x < STRENGTH),
+        lambda: RANGE(9).map(by_strength).filter(lambda x: x > 2),
+        lambda: RANGE(9).map(lambda x: (x, words(x))).filter(lambda x, y: x < STRENGTH),
     ],
     ids=["mapped", "asked"],
 )
 def test_a_filter_stays_where_a_variable_decides(data):
-    pipeline = read_pipeline(data)
+    pipeline = read_pipeline(data())
     with pytest.raises(EditRefused, match="must stay"):
         apply_edit(pipeline, FilterFirst(stage=2, expected_digest=pipeline.digest))
 
@@ -529,25 +529,25 @@ def checked(x):
 @pytest.mark.parametrize(
     ("data", "stage"),
     [
-        (RANGE(9).map(words).filter(lambda x: x > 1), 2),
-        (RANGE(9).map(lambda x: (x, noisy(x))).filter(lambda x, y: x > 1), 2),
-        (RANGE(9).map(lambda x: (x, python(x))).filter(lambda x, y: x > 1), 2),
-        (RANGE(9).map(checked).filter(lambda x, y: x > 1), 2),
-        (RANGE(9).map(labelled).filter(lambda e: tf.random.uniform([]) > 0.5), 2),
-        (RANGE(9).map(labelled).cache().filter(is_odd), 3),
-        (RANGE(9).filter(lambda x: x > 1), 1),
-        (RANGE(9).map(labelled), 1),
-        (RANGE(9).map(noisy).shard(2, 0), 2),
-        (RANGE(9).map(python).shard(2, 0), 2),
-        (RANGE(9).map(by_strength).skip(2), 2),
-        (RANGE(9).map(checked).skip(2), 2),
-        (RANGE(9).map(labelled).batch(2).skip(1), 3),
-        (RANGE(9).map(labelled).take(3), 2),
+        (lambda: RANGE(9).map(words).filter(lambda x: x > 1), 2),
+        (lambda: RANGE(9).map(lambda x: (x, noisy(x))).filter(lambda x, y: x > 1), 2),
+        (lambda: RANGE(9).map(lambda x: (x, python(x))).filter(lambda x, y: x > 1), 2),
+        (lambda: RANGE(9).map(checked).filter(lambda x, y: x > 1), 2),
+        (lambda: RANGE(9).map(labelled).filter(lambda e: tf.random.uniform([]) > 0.5), 2),
+        (lambda: RANGE(9).map(labelled).cache().filter(is_odd), 3),
+        (lambda: RANGE(9).filter(lambda x: x > 1), 1),
+        (lambda: RANGE(9).map(labelled), 1),
+        (lambda: RANGE(9).map(noisy).shard(2, 0), 2),
+        (lambda: RANGE(9).map(python).shard(2, 0), 2),
+        (lambda: RANGE(9).map(by_strength).skip(2), 2),
+        (lambda: RANGE(9).map(checked).skip(2), 2),
+        (lambda: RANGE(9).map(labelled).batch(2).skip(1), 3),
+        (lambda: RANGE(9).map(labelled).take(3), 2),
     ],
 )
 def test_a_filter_that_must_stay_is_refused(data, stage):
     with pytest.raises(EditRefused):
-        edited(read_pipeline(data), filter_first_at(stage))
+        edited(read_pipeline(data()), filter_first_at(stage))
 
 
 def lengthened(x):
@@ -562,10 +562,12 @@ def vectorize_at(stage):
 @pytest.mark.parametrize(
     ("data", "edit"),
     [
-        (RANGE(7).map(lambda x: x + 1).batch(3).batch(4, True), vectorize_at(1)),
-        (RANGE(8).map(lengthened).shuffle(1, seed=1).batch(9, True), shuffle_first_at(2)),
+        (lambda: RANGE(7).map(lambda x: x + 1).batch(3).batch(4, True), vectorize_at(1)),
+        (lambda: RANGE(8).map(lengthened).shuffle(1, seed=1).batch(9, True), shuffle_first_at(2)),
         (
-            RANGE(8).map(lambda x: (x, lengthened(x))).filter(lambda x, _: x > 1).batch(9, True),
+            lambda: (
+                RANGE(8).map(lambda x: (x, lengthened(x))).filter(lambda x, _: x > 1).batch(9, True)
+            ),
             filter_first_at(2),
         ),
     ],
@@ -573,7 +575,7 @@ def vectorize_at(stage):
 )
 def test_a_remainder_of_unequal_shapes_is_dropped_as_before(data, edit):
     """TensorFlow fuses a map with the batch above it, and that one minds what it drops."""
-    assert kinds(proved(data, edit))[-3:] == ["map", "options", "batch"]
+    assert kinds(proved(data(), edit))[-3:] == ["map", "options", "batch"]
 
 
 def test_elements_of_one_shape_may_be_batched_where_they_are_made():

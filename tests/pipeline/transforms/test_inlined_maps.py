@@ -165,6 +165,7 @@ assert can_run_inline(read_pipeline(tf.data.Dataset.range(40).map(lambda x: x * 
 """
 
 
+@pytest.mark.usefixtures("forked_processes")
 def test_what_reaches_another_device_is_left_alone() -> None:
     """In one thread the receiver would wait for the sender that comes after it, for ever."""
     command = [sys.executable, "-c", ON_ANOTHER_DEVICE]

@@ -52,6 +52,7 @@ def test_without_recording_there_is_no_line():
     assert source_line(data) is None
 
 
+@pytest.mark.usefixtures("forked_processes")
 @pytest.mark.slow
 def test_a_script_run_from_elsewhere(tmp_path):
     (tmp_path / "lib.py").write_text(

@@ -39,6 +39,7 @@ class _Owner:
     word: object
 
 
+@pytest.mark.usefixtures("forked_processes")
 @pytest.mark.slow
 def test_tensors_that_make_their_attributes_meanwhile_do_no_harm() -> None:
     ended = subprocess.run(

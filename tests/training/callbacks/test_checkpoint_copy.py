@@ -23,6 +23,7 @@ def looking_up() -> keras.Model:
     layers = [words, keras.layers.Embedding(10, 3), keras.layers.Flatten(), keras.layers.Dense(2)]
     model = keras.Sequential([keras.Input((1,), dtype="string"), *layers])
     model.compile("adam", "mse", metrics=["mae"])
+    model.optimizer.build(model.trainable_variables)
     return model
 
 

@@ -21,6 +21,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from running import environment
 from uncork.core.base.errors import EditRefused
 from uncork.core.edits.edit import LoaderProcesses
 from uncork.pycode.purity.random_draws import PythonRandomStates, copy_with_fixed_random_state
@@ -611,11 +612,10 @@ except OSError as error:
 def in_a_process(text, tmp_path):
     script = tmp_path / "script.py"
     script.write_text(IN_A_PROCESS + text)
-    source = str(Path(sys.modules["uncork"].__file__).parents[1])
     return subprocess.run(
         [sys.executable, script],
         stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": source},
+        env=environment(tmp_path),
         check=True,
         text=True,
         timeout=60,
@@ -653,11 +653,10 @@ def is_running(pid):
 def test_processes_end_with_one_that_is_killed(tmp_path):
     script = tmp_path / "killed.py"
     script.write_text(textwrap.dedent(KILLED))
-    source = str(Path(sys.modules["uncork"].__file__).parents[1])
     done = subprocess.run(
         [sys.executable, script],
         stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": source},
+        env=environment(tmp_path),
         check=False,
         timeout=60,
     )

@@ -126,6 +126,7 @@ def test_what_xla_compiles_of_one_layer_is_that_layer_s_forward_and_backward():
     assert any(part.layer == "Conv2D" for part in parts if not part.is_compiled_separately)
 
 
+@pytest.mark.deep
 def test_of_several_such_layers_none_is_named_for_the_others():
     with watched_layers() as layers:
         model = keras.Sequential(

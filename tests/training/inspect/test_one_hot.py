@@ -11,6 +11,7 @@ EYE = np.eye(2_000, dtype="float32")
 LABELS = EYE[np.arange(4_000) % 7]
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("kind", [np.asarray, tf.constant])
 @pytest.mark.parametrize("shape", [(4_000, 2_000), (40, 100, 2_000)])
 def test_rows_of_a_single_one_are_seen(kind, shape):

@@ -59,11 +59,13 @@ def test_a_layer_without_weights_is_on_one_device() -> None:
     assert replica_count([keras.layers.ReLU(), object()]) == 1
 
 
+@pytest.mark.usefixtures("forked_processes")
 @pytest.mark.slow
 def test_the_strategy_of_the_weights_tells() -> None:
     assert printed(TWO) == ["2", "1", "1", "2", "2"]
 
 
+@pytest.mark.usefixtures("forked_processes")
 @pytest.mark.slow
 def test_the_processor_of_another_server_is_no_device_beside_ours() -> None:
     assert printed(SERVER) == ["2", "1"]

@@ -373,6 +373,7 @@ class Other(Training):
         )
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("mode", [StepMode.XLA, StepMode(policy="mixed_bfloat16")])
 def test_a_step_that_computes_something_else_is_left_as_it_is(mode):
     """The same code, which finds another model by name: what was proved was not proved of it."""

@@ -37,6 +37,7 @@ def one() -> Any:
     body = [L.Conv2D(4, 3, activation="relu", kernel_regularizer="l2"), L.GlobalMaxPooling2D()]
     model = keras.Sequential([keras.Input((6, 6, 2)), *body, L.Dense(3, activity_regularizer="l2")])
     model.compile(keras.optimizers.Adam(0.01), LOGITS, metrics=["accuracy"])
+    model.optimizer.build(model.trainable_variables)
     return model
 
 
@@ -47,6 +48,7 @@ def two() -> Any:
     losses = {"kind": LOGITS, "size": "mse"}
     weighed = {"kind": 1.0, "size": 0.3}
     model.compile(keras.optimizers.SGD(0.01, momentum=0.9), losses, loss_weights=weighed)
+    model.optimizer.build(model.trainable_variables)
     return model
 
 
@@ -64,6 +66,7 @@ def of_words() -> Any:
     scale = L.Lambda(lambda x: tf.cast(tf.abs(x) * 2, tf.int32) % 5)
     model = keras.Sequential([keras.Input((6, 6, 2)), scale, *body])
     model.compile(keras.optimizers.Adam(0.01), "mse")
+    model.optimizer.build(model.trainable_variables)
     return model
 
 
@@ -110,6 +113,7 @@ def test_in_parts_it_is_the_same_training(build: Any, targets: Any, edits: Any) 
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.deep
 def test_xla_compiles_it_with_a_part_that_is_smaller() -> None:
     ours, told = trained(made(summed), (), SIZE)
     model = made(summed)

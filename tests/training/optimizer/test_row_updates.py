@@ -76,6 +76,7 @@ def model(optimizer: Any, policy: str = "float32", **table: Any) -> Any:
     made = keras.Model([words, topic], layers.Dense(1, dtype=policy)(x))
     made.compile(optimizer, "mse")
     made.optimizer.build(made.trainable_variables)
+    made.optimizer.build(made.trainable_variables)
     return made
 
 
@@ -112,6 +113,7 @@ def some(optimizers: dict[str, Any]) -> list[str]:
     return names if "UNCORK_EXAMPLES" in os.environ else [names[0], names[-1]]
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("optimizer", some(SAME))
 def test_after_two_hundred_steps_every_bit_is_the_same(optimizer: str) -> None:
     made = model(SAME[optimizer]())
@@ -127,6 +129,7 @@ def test_beside_updates_and_steps_in_one() -> None:
     assert is_same(trained(made, edits, 200), as_written("adagrad", 200))
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     "other",
     [
@@ -144,6 +147,7 @@ def test_beside_other_edits(other: Any) -> None:
     assert is_same(ours, theirs)
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 def test_under_xla_as_near_as_xla_is() -> None:
     xla, edits = (JitCompile(),), (JitCompile(), *BY_ROWS)

@@ -58,7 +58,7 @@ def assert_equal(ours, theirs):
         np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.skipif(
     RELEASE < (3, 10), reason="Keras before 3.10 writes the casts between layers into the model"
 )
@@ -142,7 +142,7 @@ def test_what_is_saved_meanwhile_is_as_the_user_made_it(tmp_path):
     assert_equal(values(loaded), values(model))
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(6)
 @pytest.mark.parametrize(
     "others",
     [

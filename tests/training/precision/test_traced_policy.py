@@ -157,6 +157,7 @@ def test_layers_built_by_the_first_call_are_built_as_written():
     assert products(step.graph_function(LOW).get_concrete_function(X, Y)) == {tf.bfloat16}
 
 
+@pytest.mark.deep
 def test_under_xla_too():
     training = Training()
     step = CompiledStep(training.step)

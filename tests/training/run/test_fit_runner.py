@@ -100,6 +100,7 @@ def test_an_epoch_has_its_steps(case):
     assert any((a != b).any() for a, b in zip(after, before, strict=True))
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("case", ["arrays", "tf.data"])
 @pytest.mark.parametrize("group", [1, 2, 4, 6, 50])
 def test_an_execution_is_never_counted_beyond_the_epoch(case, group):
@@ -130,6 +131,7 @@ def test_it_trains_as_fit_does():
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("case", ["tf.data, some steps", "tf.data", "unknown length", "ends"])
 def test_epochs_follow_each_other_as_in_fit(case):
     """An endless pipeline is read on; one that ends with an epoch gives the next one nothing."""

@@ -20,6 +20,7 @@ def made(*, frozen: bool) -> tuple[keras.Model, keras.Model]:
     base.trainable = not frozen
     model = keras.Sequential([keras.Input((6,)), base, keras.layers.Dense(1)])
     model.compile("adam", "mse", jit_compile=False)
+    model.optimizer.build(model.trainable_variables)
     return base, model
 
 

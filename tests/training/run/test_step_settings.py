@@ -75,6 +75,7 @@ def test_xla_is_left_alone_where_op_determinism_is_on(monkeypatch):
         StepSettings(mlp(), (JitCompile(),))
 
 
+@pytest.mark.every(2)
 @pytest.mark.skipif(
     RELEASE < (3, 10), reason="Keras before 3.10 writes the casts between layers into the model"
 )
@@ -258,7 +259,7 @@ def test_a_policy_of_the_users_own_is_kept(policy):
         check_edits(model, (BFLOAT16,))
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("edits", [(), (CHAIN,), (JitCompile(),), (BFLOAT16,), ALL])
 def test_a_model_is_given_back_as_written(edits):
     model = mlp()
@@ -310,7 +311,7 @@ def test_saving_does_not_compile_anew(tmp_path):
         assert model.train_function is function
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize(
     "saved",
     [
@@ -484,6 +485,7 @@ def test_what_saves_in_a_thread_leaves_the_training_its_function(tmp_path):
     assert saving.missing == 0
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("edits", [(CHAIN,), (CHAIN, BFLOAT16)])
 def test_callbacks_ask_the_model_as_its_author_wrote_it(edits):
     ours, theirs = Asking(), Asking()

@@ -49,6 +49,7 @@ MODELS = {
 }
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("case", MODELS)
 def test_training_leaves_no_trace(case):
     model = MODELS[case]()
@@ -61,6 +62,7 @@ def test_training_leaves_no_trace(case):
     assert int(model.optimizer.iterations) == 0
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("case", ["adam", "schedule", "accumulating"])
 def test_training_again_repeats_itself_dropout_included(case):
     model = MODELS[case]()

@@ -92,6 +92,7 @@ def test_a_layer_that_unrolls_is_told_by_where_it_is_made(seen):
     assert found.iterations == ROUNDS
 
 
+@pytest.mark.deep
 def test_a_loop_around_the_call_is_none_of_the_step_s(seen):
     cell = keras.layers.GRUCell(4)
 
@@ -99,7 +100,7 @@ def test_a_loop_around_the_call_is_none_of_the_step_s(seen):
     def many(x):
         state = tf.zeros((2, 4))
         state, _ = cell(x, [state])
-        return state, [tf.square(x) for _ in range(1500)]
+        return state, [tf.square(x) for _ in range(1100)]
 
     for _ in range(2):
         many(tf.ones((2, 3)))

@@ -128,6 +128,7 @@ def run_as_graph(made, heard, **options):
         return fitted(made, **options)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("make", [model, own_step, lambda: model(Scaled())])
 def test_it_trains_as_it_would_eagerly(make):
     heard = []
@@ -206,7 +207,7 @@ def test_an_attribute_that_is_set_in_the_step_is_seen():
     assert check_traceable(made, lambda: fitted(made))[0] == "it changes 'last' in each step"
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(3)
 @pytest.mark.parametrize("steps", [1, 2, 5])
 def test_a_layer_that_is_frozen_is_left_alone(steps):
     class Freeze(keras.callbacks.Callback):

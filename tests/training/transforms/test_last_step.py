@@ -26,6 +26,7 @@ def model(optimizer: Any) -> keras.Model:
     layers = [keras.layers.Dense(4) for _ in range(5)]
     made = keras.Sequential([keras.Input((6,)), *layers, keras.layers.Dense(1)])
     made.compile(optimizer, "mse", jit_compile=False)
+    made.optimizer.build(made.trainable_variables)
     return made
 
 
@@ -47,7 +48,7 @@ def trained(edits: tuple[StepEdit, ...], *, known: bool) -> keras.Model:
     return made
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("edits", [(JitCompile(),), (JitCompile(), FlatUpdates())])
 def test_it_is_counted_as_written(edits: tuple[StepEdit, ...], known: bool) -> None:
@@ -75,6 +76,7 @@ class Unfreezing(keras.callbacks.Callback):
             self.model.fit(data(known=False), verbose=0)
 
 
+@pytest.mark.deep
 def test_what_a_callback_compiles_anew_counts_once() -> None:
     counts = []
     for edits in ((JitCompile(),), ()):

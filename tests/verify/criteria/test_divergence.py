@@ -49,6 +49,7 @@ def test_two_runs_are_far_apart_and_chained_steps_are_believed_all_the_same(trai
     assert proof.detail.startswith("after 4 steps")  # no more than it takes
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("factor", [1.01, 1.1])
 def test_what_learns_faster_is_not(trained, factor):
     model, prover_ = trained

@@ -146,6 +146,7 @@ def twin_digests(dataset: Dataset, lie=None) -> ElementDigests:
     return element_digests(lie(twin) if lie else twin, max_elements=100)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("lie", LIES)
 @pytest.mark.parametrize("case", ["shuffled and augmented"])
 def test_a_lie_is_refused(case, lie):
@@ -184,6 +185,7 @@ def proved(dataset: Dataset, *edits, guarantee="exact"):
     return PipelineProver(read_pipeline(dataset)).prove(version, guarantee, BUDGET_S)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("lie", LIES)
 @pytest.mark.parametrize("case", ["plain"])
 def test_an_edit_that_lies_is_refused(case, lie, lying):
@@ -261,6 +263,7 @@ PAIRS = {
 }
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("lie", PAIRS)
 def test_a_pipeline_of_another_kind_is_refused(lie):
     original, edited = (twin_digests(make()) for make in PAIRS[lie])
@@ -309,6 +312,7 @@ def test_a_frozen_augmentation_is_noticed(lie):
     assert "100% of samples are unchanged" in frozen_randomness_reason(original, frozen)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("case", DRAWING)
 def test_a_living_augmentation_is_believed(case):
     made = PIPELINES[case]

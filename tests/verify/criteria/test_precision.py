@@ -89,6 +89,7 @@ def test_bfloat16_is_precise_enough(model, prove):
         np.testing.assert_array_equal(ours, held)
 
 
+@pytest.mark.deep
 def test_float16_with_its_loss_scaled_is_precise_enough(model, prove):
     proof = prove(StepSettings(model, (FLOAT16,)))
     assert proof.passed, proof.detail
@@ -111,11 +112,13 @@ def test_a_model_that_float16_breaks_is_refused(layers):
     assert not made.prove(StepSettings(planted, (FLOAT16,)), "precision", BUDGET_S).passed
 
 
+@pytest.mark.deep
 def test_bfloat16_and_chained_steps_together(model, prove):
     proof = prove(StepSettings(model, (BFLOAT16, StepsPerExecution(steps=4))))
     assert proof.passed, proof.detail
 
 
+@pytest.mark.deep
 def test_the_original_itself_passes(model, prove):
     assert prove(StepSettings(model)).passed
 
@@ -134,7 +137,7 @@ LIES = {
 }
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(3)
 @pytest.mark.parametrize("lie", LIES)
 def test_a_lie_is_refused(model, prove, lie):
     proof = prove(LIES[lie](model))

@@ -205,6 +205,7 @@ def test_draws_in_other_processes_are_resampled_and_not_exact(tmp_path, loader, 
     assert proof.passed, proof.detail
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("edits", [(cache,), (edit,), (processes,)])
 def test_a_plan_that_keeps_batches_trains_to_the_same_weights(tmp_path, edits, none_left):
     one = subject(Fixed(), tmp_path)
@@ -279,6 +280,7 @@ def test_an_order_that_freezes_is_no_proof(tmp_path, monkeypatch):
     assert "would freeze" in proof.detail
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("more", [{}, {"validation_split": 0.25}, {"shuffle": False}], ids=str)
 def test_a_plan_for_arrays_trains_to_the_same_weights(tmp_path, more):
     made = planned(of_arrays(tmp_path), ArrayFeed())

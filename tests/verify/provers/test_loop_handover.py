@@ -98,6 +98,7 @@ def judged(handed: LoopHandover, mode: StepMode = StepMode.ORIGINAL, **of: Any) 
         training.close()
 
 
+@pytest.mark.every(2)
 def test_the_same_training_is_the_same_elsewhere(there):
     compiled, handed = there
     keras.utils.set_random_seed(99)

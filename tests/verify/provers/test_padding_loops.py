@@ -92,6 +92,7 @@ def proved(training: Training, edit: PadArguments = LONGER) -> Proof:
         assert all(map(np.array_equal, before, training.values))
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("returns", ["loss", "rows"])
 def test_a_model_that_masks_them_learns_the_same(returns: str) -> None:
     found = proved(Training(returns=returns))

@@ -52,6 +52,7 @@ def judged(model: Any, folder: Path, edit: StepEdit, kind: Guarantee, data: Any 
     return found.kind
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("edit", EXACT, ids=lambda edit: type(edit).__name__)
 def test_bits_stay_the_same(edit: StepEdit, tmp_path: Path) -> None:
     kind = judged(convolutions(), tmp_path, edit, "exact")
