@@ -19,6 +19,7 @@ from uncork.cli.main import main
 from uncork.cli.parser import build_parser
 from uncork.core.base import exit_codes
 from uncork.core.base.exclusive_use import exclusive_use
+from uncork.core.base.journal import Event
 from uncork.core.base.record import to_json
 from uncork.core.documents.plan import PLAN_SCHEMA
 from uncork.core.documents.plan_file import parse_plan, serialize_plan
@@ -447,13 +448,19 @@ def test_two_commands_at_once_do_not_write_one_result(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    def started(script: object, on_event: Callable[[Event], None], **_: object) -> None:
+        on_event(Event(kind="phase", text="measuring train.py:3"))
+        raise AssertionError("it went on")
+
     monkeypatch.chdir(tmp_path)
-    Path("train.py").write_text("raise SystemExit('it was started')\n")
+    Path("train.py").write_text("")
+    monkeypatch.setattr(f"uncork.engine.commands.{verb}.{verb}", started)
     with exclusive_use(tmp_path / result) as is_claimed:
         assert is_claimed
         assert main([verb, option, result, "train.py"]) == exit_codes.WRONG_USE
     said = capsys.readouterr().err
     assert f"another 'uncork {verb}' is running, and will write {result}" in said
     assert f"choose another place with {option}" in said
-    assert "it was started" not in said
-    assert [path.name for path in tmp_path.iterdir()] == ["train.py"]
+    assert not (tmp_path / result).exists()
+    with pytest.raises(AssertionError, match="it went on"):
+        main([verb, option, result, "train.py"])

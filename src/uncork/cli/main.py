@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import suppress
 from types import FrameType
 
 from uncork.cli.parser import build_parser
@@ -61,19 +61,7 @@ def _call(options: argparse.Namespace) -> int:
         "diff": patching.diff,
         "report": verbs.report,
     }
-    with _reserved(options):
-        return call[options.verb](options)
-
-
-def _reserved(options: argparse.Namespace) -> AbstractContextManager[None]:
-    """Two commands at once would overwrite each other's result, after minutes of work."""
-    from uncork.cli.output_files import reserve_file  # noqa: PLC0415
-
-    if options.verb == "tune":
-        return reserve_file(options.plan, "tune", "--plan")
-    if options.verb == "diagnose" and not options.list:
-        return reserve_file(options.report, "diagnose", "--report")
-    return nullcontext()
+    return call[options.verb](options)
 
 
 def _clear_up() -> None:

@@ -6,12 +6,14 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
 from uncork.core.base.errors import WrongUse
 from uncork.core.base.exclusive_use import exclusive_use
+from uncork.core.base.journal import Event
+from uncork.engine.process.worker_process import EventHandler
 
 # In the place of a file: standard output.
 PRINTED: Final = Path("-")
@@ -41,25 +43,44 @@ def reserve_stdout(path: Path | None) -> Iterator[None]:
 
 
 @contextmanager
-def reserve_file(path: Path, verb: str, option: str) -> Iterator[None]:
-    """Let no other command write the same result meanwhile.
+def reserve_file(
+    path: Path, verb: str, option: str, on_event: EventHandler
+) -> Iterator[EventHandler]:
+    """Let no other command write the same result, from the first event on.
+
+    By then the training was reached: a script that cannot be measured here says so itself, also
+    where several of its processes are started at once.
 
     Args:
         path: Of the result.
         verb: That writes it.
         option: That names another place.
+        on_event: Told of each event.
 
-    Raises:
-        WrongUse: Another command is about to write it.
+    Yields:
+        What is to be told in its place. It raises :class:`WrongUse` where another command is about
+        to write the result.
     """
-    with exclusive_use(path) as is_claimed:
-        if not is_claimed:
-            raise WrongUse(
-                f"another 'uncork {verb}' is running, and will write {path}",
-                "one command at a time for each result",
-                f"wait for its end, or choose another place with {option}",
-            )
-        yield
+    with ExitStack() as claims:
+        claimed: list[bool] = []
+
+        def reserving(event: Event) -> None:
+            if not claimed:
+                claimed.append(claims.enter_context(exclusive_use(path)))
+            if not claimed[0]:
+                raise WrongUse(
+                    f"another 'uncork {verb}' is running, and will write {path}",
+                    "one command at a time for each result",
+                    f"wait for its end, or choose another place with {option}",
+                )
+            on_event(event)
+
+        yield reserving
+
+
+def partial_path(path: Path) -> Path:
+    """Where there is an earlier result, another name for one that is not complete."""
+    return path.with_name(f"{path.stem}.partial{path.suffix}") if path.exists() else path
 
 
 def check_writable(path: Path, options: str) -> None:

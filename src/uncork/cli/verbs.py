@@ -19,6 +19,8 @@ from uncork.capture.base.modules import find_module_file
 from uncork.cli.output_files import (
     PRINTED,
     check_writable,
+    partial_path,
+    reserve_file,
     reserve_stdout,
     unwritable_error,
 )
@@ -62,10 +64,14 @@ def diagnose(options: argparse.Namespace) -> int:
     for path in _json_paths(options):
         _check_target(path, Diagnosis)
         _check_apart(options.report, path)
-    with reserve_stdout(options.json), _progress(options) as progress:
+    with (
+        reserve_stdout(options.json),
+        _progress(options) as progress,
+        reserve_file(options.report, "diagnose", "--report", progress) as on_event,
+    ):
         found = diagnose_command.diagnose(
             script,
-            progress,
+            on_event,
             training=options.training,
             budget_s=options.budget,
             timeline=options.timeline,
@@ -101,17 +107,21 @@ def tune(options: argparse.Namespace) -> int:
     if options.budget is not None:
         policy = replace(policy, budget_s=options.budget)
     script = _logged(_script(options), report, options)
-    with reserve_stdout(options.json), _progress(options) as progress:
-        plan, code = _known(options, script, policy, progress) or tune_command.tune(
+    with (
+        reserve_stdout(options.json),
+        _progress(options) as progress,
+        reserve_file(options.plan, "tune", "--plan", progress) as on_event,
+    ):
+        plan, code = _known(options, script, policy, on_event) or tune_command.tune(
             script,
-            progress,
+            on_event,
             policy=policy,
             training=options.training,
             is_budget_chosen=options.budget is not None,
         )
     target = options.plan
     if code != exit_codes.DONE:  # what was found before is worth more than a part
-        target, report = _beside(target), _beside(report)
+        target, report = partial_path(target), partial_path(report)
     # Saved first: whoever reads our output may stop reading. Printed in any case: disks are full.
     try:
         _save(target, serialize_plan(plan))
@@ -205,11 +215,6 @@ def _progress(options: argparse.Namespace) -> Progress:
 def _logged(script: Script, report: Path, options: argparse.Namespace) -> Script:
     """With a log of TensorFlow beside the report, which is kept where something fails."""
     return dataclasses.replace(script, log=WorkerLog(report.parent, options.verbose))
-
-
-def _beside(path: Path) -> Path:
-    """Where there is an earlier result, another name for one that is not complete."""
-    return path.with_name(f"{path.stem}.partial{path.suffix}") if path.exists() else path
 
 
 def _script(options: argparse.Namespace) -> Script:
