@@ -2,8 +2,11 @@
 
 import pytest
 
+from records import workload_diagnosis
 from uncork.core.base.journal import Journal
+from uncork.core.base.record import replace
 from uncork.core.documents.diagnosis import WorkloadDiagnosis
+from uncork.core.evidence.kernels import KernelGroup
 from uncork.engine.diagnose import collect_evidence as module
 from uncork.engine.diagnose.collect_evidence import (
     COLLECTORS,
@@ -11,6 +14,7 @@ from uncork.engine.diagnose.collect_evidence import (
     EvidenceContext,
     collect_evidence,
     unmeasured_notes,
+    update_evidence,
 )
 
 
@@ -60,3 +64,26 @@ def test_what_there_is_no_time_for_is_named(monkeypatch):
     (note,) = unmeasured_notes(limited, 60.0)
     assert note.startswith("not measured within 60 s: host sync, cold files; ")
     assert unmeasured_notes(context(), 60.0) == ()
+
+
+KERNELS = (KernelGroup(phase="forward", share=1.0, calls_per_step=1.0, main_kernel="MatMul"),)
+
+
+class Profiled:
+    """Stands in for a subject: its profile is always the same."""
+
+    def measure_kernels(self, _variant, _seconds):
+        return KERNELS
+
+
+@pytest.mark.parametrize(
+    ("known", "is_profiled", "found"),
+    [((), True, KERNELS), ((), False, ()), (KERNELS, False, KERNELS)],
+)
+def test_kernels_are_profiled_once_the_step_dominates(known, is_profiled, found):
+    earlier = replace(workload_diagnosis(), kernels=known)
+    now = context()
+    now.subject, now.has_kernel_profile = Profiled(), is_profiled
+    updated = update_evidence(earlier, now)
+    assert updated["kernels"] == found
+    assert updated["callbacks"] == earlier.callbacks

@@ -2,9 +2,20 @@ from __future__ import annotations
 
 import pytest
 
-from optimizations.situations import CHATTY, COMPUTING, SITUATIONS, WAITING, proposal, reason
+from optimizations.situations import (
+    CHATTY,
+    COMPUTING,
+    SITUATIONS,
+    WAITING,
+    ask,
+    proposal,
+    reason,
+)
 from records import observed
+from uncork.core.base.record import replace
 from uncork.core.edits.step import FlatUpdates
+from uncork.core.evidence.kernels import KernelGroup
+from uncork.optimizations.base.proposal import Proposal
 from uncork.optimizations.host.flat_updates import FlatUpdatesOptimization
 
 AT_ONCE = FlatUpdatesOptimization()
@@ -51,3 +62,16 @@ def test_a_step_that_takes_no_time_is_left_alone():
 @pytest.mark.parametrize("situation", ["custom loop", "eager", "distributed"])
 def test_a_step_that_is_not_keras_s_to_change_is_left_alone(situation):
     assert reason(AT_ONCE, SITUATIONS[situation])
+
+
+@pytest.mark.parametrize(
+    ("share", "calls", "is_tried"),
+    [(0.3, 12.0, True), (0.01, 12.0, False), (0.01, 2000.0, True)],
+)
+def test_the_profiled_kernels_of_the_update_bound_the_gain(share, calls, is_tried):
+    kernels = (
+        KernelGroup(phase="optimizer", share=share, calls_per_step=calls, main_kernel="Mul"),
+        KernelGroup(phase="forward", share=0.5, calls_per_step=2.0, main_kernel="MatMul"),
+    )
+    answer = ask(AT_ONCE, replace(training(), kernels=kernels))
+    assert isinstance(answer, Proposal) == is_tried

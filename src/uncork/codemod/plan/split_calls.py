@@ -102,17 +102,19 @@ def merge_splits(earlier: Changes, later: Changes) -> list[Change | Insertion]:
         for change in earlier
         if isinstance(change, Change) and isinstance(change.transform, _SplitWriter)
     }
-    found = list(earlier)
+    found, shared = list(earlier), []
     for change in later:
         writer = change.transform if isinstance(change, Change) else None
         known = writers.get(id(change.node)) if isinstance(change, Change) else None
         if known is None or not isinstance(writer, _SplitWriter):
             found.append(change)
         elif known.split == writer.split:
-            known.map_count += 1
+            shared.append(known)
         else:
             name = known.split.function.name.value
             raise EditRefused(f"{name} is cut at another place for another map")
+    for known in shared:  # only now: of what is refused nothing counts
+        known.map_count += 1
     return found
 
 

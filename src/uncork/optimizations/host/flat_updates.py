@@ -81,6 +81,8 @@ def _possible(context: Context) -> float:
     updates = [part for part in context.diagnosis.kernels if part.phase == "optimizer"]
     share = sum(part.share for part in updates)
     calls = sum(part.calls_per_step for part in updates)
-    started_s = calls * MAX_SHORT_KERNEL_S
-    share += started_s / context.diagnosis.step_s
+    kernels_s = context.diagnosis.breakdown.get("step", 0.0) * context.diagnosis.step_s
+    if kernels_s <= 0:
+        return by_step
+    share += calls * MAX_SHORT_KERNEL_S / kernels_s
     return min(by_step, context.diagnosis.speedup_without_kernels(min(1.0, share)))
