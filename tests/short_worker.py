@@ -70,7 +70,7 @@ def _proposal(*edits: Edit) -> Proposal:
 def replace_worker(monkeypatch: pytest.MonkeyPatch, key: str) -> None:
     """Workers try the optimizations of one entry of :data:`OPTIMIZATIONS`, without confirmation."""
     monkeypatch.setattr(processes, "_CHILD", _CHILD.replace("NAME", key))
-    unconfirmed: Callable[..., Any] = lambda plan, *_: (plan, False)  # noqa: E731
+    unconfirmed: Callable[..., Any] = lambda plan, *_, **__: (plan, False)  # noqa: E731
     monkeypatch.setattr(verbs, "confirm", unconfirmed)
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from records import MACHINE, measurement, plan
 from uncork.core.base.record import replace
+from uncork.core.documents.job import MAX_FIRST_EPOCH_S as LIMIT_S
 from uncork.core.documents.job import Confirmation, JobResult
 from uncork.core.documents.plan_file import parse_plan, serialize_plan
 from uncork.core.edits.edit import LoaderCache, ValidationInput
@@ -32,7 +33,7 @@ def confirmed(monkeypatch):
     def run(planned, made=None, validation_s=(None, None)):
         speeds = {False: itertools.cycle(WRITTEN), True: itertools.cycle(planned)}
 
-        def child(job, script, follow, *, quiet):
+        def child(job, script, follow, *, quiet, prepared):
             ours = job.plan_path is not None
             found = Confirmation(
                 measurement=measurement(next(speeds[ours])),
@@ -66,15 +67,15 @@ def test_a_faster_plan_stays_in_force(confirmed):
 @pytest.mark.parametrize(
     ("first_s", "limits", "whole"),
     [
-        (2.0, (25.0, 25.0, 25.0), (False, False, False)),
-        (9.0, (25.0, 2.0, 2.0), (False, True, True)),  # what fills then does so in each
-        (None, (25.0, 2.0, 2.0), (False, False, False)),
+        (2.0, (LIMIT_S, LIMIT_S, LIMIT_S), (False, False, False)),
+        (9.0, (LIMIT_S, 2.0, 2.0), (False, True, True)),  # what fills then does so in each
+        (None, (LIMIT_S, 2.0, 2.0), (False, False, False)),
     ],
 )
 def test_a_long_first_epoch_is_waited_for_once(monkeypatch, first_s, limits, whole):
     waited = {False: [], True: []}
 
-    def child(job, script, follow, *, quiet):
+    def child(job, script, follow, *, quiet, prepared):
         waited[job.plan_path is not None].append((job.max_first_epoch_s, job.is_full_cache_fill))
         found = Confirmation(measurement=measurement(600.0), first_epoch_s=first_s)
         return JobResult(machine=MACHINE, confirmation=found)
@@ -105,7 +106,7 @@ def test_an_interruption_loses_nothing_that_is_complete(monkeypatch, number, com
     speeds = {False: itertools.cycle(WRITTEN), True: itertools.cycle((620.0, 1000.0, 700.0))}
     begun = itertools.count(1)
 
-    def child(job, script, follow, *, quiet):
+    def child(job, script, follow, *, quiet, prepared):
         measured = measurement(next(speeds[job.plan_path is not None]))
         found = JobResult(
             machine=MACHINE, confirmation=Confirmation(measurement=measured, first_epoch_s=None)
@@ -221,7 +222,7 @@ def test_what_does_not_fit_as_written_is_only_seen_to_train(confirmed):
 def test_more_is_compared_with_the_training_in_parts(monkeypatch):
     asked, told = [], []
 
-    def child(job, script, follow, *, quiet):
+    def child(job, script, follow, *, quiet, prepared):
         asked.append(parse_plan(Path(job.plan_path).read_bytes()).edits)
         speed = (300.0, 600.0)[len(asked[-1]) > 1]
         found = Confirmation(measurement=measurement(speed), first_epoch_s=None)

@@ -86,7 +86,9 @@ def ran(monkeypatch: pytest.MonkeyPatch, patched: Workload | Exception) -> list[
     """Stands in for the two processes: what the patched one trains."""
     jobs: list[CheckJob] = []
 
-    def run_child(job: CheckJob, script: Script, follow: object, *, quiet: bool) -> JobResult:
+    def run_child(
+        job: CheckJob, script: Script, follow: object, *, quiet: bool, prepared: None
+    ) -> JobResult:
         jobs.append(job)
         assert script.args == ("9",)
         if job.source_path is None:

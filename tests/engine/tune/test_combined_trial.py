@@ -63,7 +63,8 @@ class InParallel(Optimization):
 @pytest.fixture
 def walked(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Tuner]:
     """Between its trials it is looked at only as long as it takes to find anything."""
-    monkeypatch.setattr(observe, "_BRIEF", observe._BRIEF.scaled(0.1))
+    for name in ("_CAREFUL", "_BRIEF"):
+        monkeypatch.setattr(observe, name, getattr(observe, name).scaled(0.1))
 
     def run(speeds: dict[int, list[float]], road: tuple[Optimization, ...] = ROAD) -> Tuner:
         walk = Tuner(

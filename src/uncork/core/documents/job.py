@@ -19,8 +19,10 @@ BACKUP_FOLDER_NAME: Final = "kept"
 SAVES_FOLDER_NAME: Final = "saves"
 # There, too: the exit code, once all that a child has to say has been written.
 EXIT_CODE_FILE_NAME: Final = "ended"
+# And a file that tells a process that was started ahead to begin.
+RELEASED_FILE_NAME: Final = "released"
 # How long a fresh process waits for its first epoch to end, whatever it is timed for.
-MAX_FIRST_EPOCH_S: Final = 25.0
+MAX_FIRST_EPOCH_S: Final = 10.0
 
 
 class Job(Record, tag_field="mode", frozen=True, kw_only=True):
@@ -36,6 +38,8 @@ class Job(Record, tag_field="mode", frozen=True, kw_only=True):
         result_path: Path of the :class:`JobResult` to write.
         log_path: Path of the log of what TensorFlow's C++ code writes to standard error; None
             where that stays where it is.
+        imports_first: The process imports TensorFlow before it runs the script, and waits until
+            it is released; it reads its job again then.
     """
 
     training_index: int | None = None
@@ -44,6 +48,7 @@ class Job(Record, tag_field="mode", frozen=True, kw_only=True):
     journal_path: str | None = None
     result_path: str | None = None
     log_path: str | None = None
+    imports_first: bool = False
 
 
 class DiagnoseJob(Job, tag="diagnose", frozen=True, kw_only=True):
@@ -187,6 +192,8 @@ class JobResult(Record, frozen=True, kw_only=True):
     Attributes:
         budget_s: Of a tuning, as it was in force.
         overhead_step_share: Part of the measured time spent in Uncork's own code.
+        may_import_first: A process that imports TensorFlow before it runs the script imports what
+            the script would.
         has_handover: Everything is there for ``backend`` and ``process``.
         process_trial: What came of one of these.
         trained_workload: What a version trains, with what its edits make of it, for ``check``.
@@ -208,6 +215,7 @@ class JobResult(Record, frozen=True, kw_only=True):
     after: WorkloadDiagnosis | None = None
     steps: tuple[PlanStep, ...] = ()
     confirmation: Confirmation | None = None
+    may_import_first: bool = False
     has_handover: bool = False
     process_trial: ProcessTrial | None = None
     trained_workload: Workload | None = None

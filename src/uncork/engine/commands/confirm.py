@@ -6,7 +6,7 @@ import math
 import statistics
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final
 
@@ -28,6 +28,7 @@ from uncork.core.edits.pipeline import Cache, DiskCache, GeneratorCache, PyFunct
 from uncork.engine.process.worker_process import (
     EventHandler,
     Script,
+    WorkerProcess,
     run_quiet_worker,
     temporary_folder,
     write_plan,
@@ -47,7 +48,9 @@ _FRESH: Final = "in fresh processes"
 _KEEPING: Final = Cache | DiskCache | GeneratorCache | LoaderCache | PyFunctionCache
 
 
-def confirm(plan: Plan, script: Script, on_event: EventHandler) -> tuple[Plan, bool]:
+def confirm(
+    plan: Plan, script: Script, on_event: EventHandler, *, imports_first: bool = False
+) -> tuple[Plan, bool]:
     """Run both versions in fresh processes, A B B A, and put the figures into the plan.
 
     More pairs follow until their interval decides, five at most: a sequential test
@@ -55,6 +58,13 @@ def confirm(plan: Plan, script: Script, on_event: EventHandler) -> tuple[Plan, b
 
     A process that fails leaves the plan unconfirmed, with a note that says why. A plan that turns
     out to be slower is withdrawn: what was kept is rejected, and the note has the figures.
+
+    Args:
+        plan: Not confirmed yet.
+        script: That it is for.
+        on_event: Called with each event as it happens.
+        imports_first: Processes may import TensorFlow before they run the script: the two of a pair
+            do so at the same time.
 
     Returns:
         The plan, and whether this was interrupted: it is unconfirmed then, unless only processes
@@ -65,7 +75,9 @@ def confirm(plan: Plan, script: Script, on_event: EventHandler) -> tuple[Plan, b
             jobs = _jobs(plan, Path(folder))
             if plan.steps_needed_for_memory == plan.accepted_steps:
                 return _seen_to_train(plan, _measured(jobs[1], script)), False
-            turns = _InTurn(jobs, plan.baseline_description, script, on_event)
+            turns = _InTurn(
+                jobs, plan.baseline_description, script, on_event, imports_first=imports_first
+            )
             ours, theirs = turns.more(_FEWEST_PAIRS)
             while _is_open(plan, ours, theirs) and not turns.ended:
                 ours, theirs = turns.once_more()
@@ -112,6 +124,8 @@ class _InTurn:
         base: What the former is called.
         script: To run.
         follow: Told of each of them.
+        imports_first: The two of a pair import TensorFlow at the same time, and then wait for their
+            turn.
 
     Attributes:
         interrupted: While more were run than are necessary.
@@ -119,12 +133,20 @@ class _InTurn:
     """
 
     def __init__(
-        self, jobs: tuple[ConfirmJob, ConfirmJob], base: str, script: Script, follow: EventHandler
+        self,
+        jobs: tuple[ConfirmJob, ConfirmJob],
+        base: str,
+        script: Script,
+        follow: EventHandler,
+        *,
+        imports_first: bool = False,
     ) -> None:
         self._jobs = jobs
         self._names = (base, "with the plan")
         self._script = script
         self._follow = follow
+        # Variables of its own may change what a process imports.
+        self._imports_first = imports_first and not any(job.environment for job in jobs)
         self.interrupted = self.ended = False
         self._begin_s = time.monotonic()
         self._found: tuple[list[Confirmation], list[Confirmation]] = ([], [])
@@ -133,23 +155,37 @@ class _InTurn:
         """So many more of each; all that there are by then."""
         begun = sum(map(len, self._found))
         total = begun + 2 * pairs
-        for number in range(begun, total):
-            which = (0, 1, 1, 0)[number % 4]
-            known, job = self._found[which], self._jobs[which]
-            job = replace(job, has_ceiling=not known)  # one process tells enough of it
-            text = f"fresh process {number + 1}, {self._names[which]}"
-            progress = self._progress(number, total)
-            self._follow(Event(kind="phase", text=f"measuring in {text}", progress=progress))
-            if known and (known[0].first_epoch_s or math.inf) > _LONG_S:
-                job = replace(
-                    job,
-                    max_first_epoch_s=_LONG_S,
-                    is_full_cache_fill=known[0].first_epoch_s is not None,
-                )
-            known.append(_measured(job, self._script))
-            speed = known[-1].measurement.samples_per_s
-            self._follow(Event(kind="measured", text=text, samples_per_s=speed, progress=progress))
+        for first in range(begun, total, 2):
+            with ExitStack() as ahead:
+                numbers = range(first, first + 2)
+                started = [self._started(number, ahead) for number in numbers]
+                for number, worker in zip(numbers, started, strict=True):
+                    self._measure(number, total, worker)
         return self._found
+
+    def _started(self, number: int, ahead: ExitStack) -> WorkerProcess | None:
+        """The process of this number, from 0, if it may be started ahead."""
+        if not self._imports_first:
+            return None
+        job = self._jobs[_which(number)]
+        return ahead.enter_context(WorkerProcess(job, self._script, quiet=True, imports_first=True))
+
+    def _measure(self, number: int, total: int, worker: WorkerProcess | None) -> None:
+        which = _which(number)
+        known, job = self._found[which], self._jobs[which]
+        job = replace(job, has_ceiling=not known)  # one process tells enough of it
+        text = f"fresh process {number + 1}, {self._names[which]}"
+        progress = self._progress(number, total)
+        self._follow(Event(kind="phase", text=f"measuring in {text}", progress=progress))
+        if known and (known[0].first_epoch_s or math.inf) > _LONG_S:
+            job = replace(
+                job,
+                max_first_epoch_s=_LONG_S,
+                is_full_cache_fill=known[0].first_epoch_s is not None,
+            )
+        known.append(_measured(job, self._script, worker))
+        speed = known[-1].measurement.samples_per_s
+        self._follow(Event(kind="measured", text=text, samples_per_s=speed, progress=progress))
 
     def _progress(self, number: int, total: int) -> WorkProgress:
         """Before the process of this number, from 0: the time left from what the others took."""
@@ -177,8 +213,13 @@ class _InTurn:
         return before[0], before[1]
 
 
-def _measured(job: ConfirmJob, script: Script) -> Confirmation:
-    found = run_quiet_worker(job, script).confirmation
+def _which(number: int) -> int:
+    """Version of the process of this number: A B B A and so on."""
+    return (0, 1, 1, 0)[number % 4]
+
+
+def _measured(job: ConfirmJob, script: Script, worker: WorkerProcess | None = None) -> Confirmation:
+    found = run_quiet_worker(job, script, worker).confirmation
     assert found is not None
     return found
 

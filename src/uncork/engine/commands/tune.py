@@ -67,7 +67,7 @@ def tune(
     if plan.accepted_steps and not (interrupted or result.has_script_failed):
         phase = f"confirming in fresh processes, {plan.baseline_description} and tuned interleaved"
         on_event(Event(kind="phase", text=phase, is_milestone=True))
-        plan, interrupted = confirm(plan, script, on_event)
+        plan, interrupted = confirm(plan, script, on_event, imports_first=result.may_import_first)
     plan = _of_text(plan, text, script_digest(script.path))
     code = exit_codes.SCRIPT_FAILED if result.has_script_failed else exit_codes.DONE
     code = exit_codes.INTERRUPTED if interrupted else code

@@ -18,13 +18,19 @@ from typing import IO, Any, Final
 import msgspec
 import psutil
 
+from uncork.capture.sandbox.restore import RestoreResult
 from uncork.core.base import exit_codes
 from uncork.core.base.errors import NothingToMeasure, OutOfMemory, UncorkError, WrongUse, quote
 from uncork.core.base.journal import Event, read_events
 from uncork.core.base.owned_folder import note_alive, owned_folder
-from uncork.core.base.record import from_json, replace, to_json
+from uncork.core.base.record import from_json, replace, to_json, write_atomically
 from uncork.core.base.script import script_words
-from uncork.core.documents.job import EXIT_CODE_FILE_NAME, Job, JobResult
+from uncork.core.documents.job import (
+    EXIT_CODE_FILE_NAME,
+    RELEASED_FILE_NAME,
+    Job,
+    JobResult,
+)
 from uncork.core.documents.plan import Plan
 from uncork.core.documents.plan_file import serialize_plan
 from uncork.engine.process.abandoned import FOLDER_VARIABLE, end_processes, restore_once
@@ -115,7 +121,12 @@ class WorkerFailed(UncorkError):
 
 
 def run_worker(
-    job: Job, script: Script, on_event: EventHandler, *, quiet: bool = False
+    job: Job,
+    script: Script,
+    on_event: EventHandler,
+    *,
+    quiet: bool = False,
+    prepared: WorkerProcess | None = None,
 ) -> JobResult:
     """Run one job to its end.
 
@@ -124,6 +135,7 @@ def run_worker(
         script: What to run.
         on_event: Called with each event as it happens.
         quiet: Hide the script's own output, which the user has seen before.
+        prepared: The process that is to run it, started ahead; a new one unless given.
 
     Returns:
         The result; it says so if the child or this process was interrupted.
@@ -135,69 +147,151 @@ def run_worker(
         WrongUse: No process can be started, there is no room for what it is told, or the script
             is for several processes.
     """
-    require_single_process()
-    with temporary_folder() as folder:
-        files = {name: str(Path(folder, name)) for name in ("journal", "result", "log")}
-        job = replace(job, **{f"{name}_path": path for name, path in files.items()})
-        with convert_os_errors("start a process"):
-            Path(folder, "job").write_bytes(to_json(job))
-            with Path(folder, "stderr").open("wb") as hidden:
-                environment = {**os.environ, **job.environment, FOLDER_VARIABLE: folder}
-                child = _start(Path(folder, "job"), script, hidden if quiet else None, environment)
+    if prepared is not None:
+        return prepared.run(job, on_event)
+    with WorkerProcess(job, script, quiet=quiet) as worker:
+        return worker.run(job, on_event)
+
+
+class WorkerProcess:
+    """A worker process, in a folder of its own; it ends with the block.
+
+    Args:
+        job: What to do, as far as that is known when it starts.
+        script: What to run.
+        quiet: Hide the script's own output.
+        imports_first: Import TensorFlow at once, and wait for :meth:`run`. Several such processes
+            import at the same time, each on a core.
+    """
+
+    def __init__(
+        self, job: Job, script: Script, *, quiet: bool = False, imports_first: bool = False
+    ) -> None:
+        self._job = replace(job, imports_first=imports_first)
+        self._script = script
+        self._quiet = quiet
+        self._held = ExitStack()
+        self._restored = RestoreResult((), ())
+
+    def __enter__(self) -> WorkerProcess:
+        """Start it.
+
+        Raises:
+            WrongUse: That is impossible, or the script is for several processes.
+        """
+        require_single_process()
+        with ExitStack() as held:
+            self._folder = Path(held.enter_context(temporary_folder()))
+            self._give(self._job)
+            held.callback(self._clear_up)
+            with (
+                convert_os_errors("start a process"),
+                Path(self._folder, "stderr").open("wb") as hidden,
+            ):
+                self._child = self._start(hidden if self._quiet else None)
+            held.callback(_end, self._child)
+            self._held = held.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._held.close()
+
+    def run(self, job: Job, on_event: EventHandler) -> JobResult:
+        """Have it do a job, and wait for its end; like :func:`run_worker`.
+
+        Args:
+            job: That it was started for, with what has become known since.
+            on_event: Called with each event as it happens.
+        """
+        if self._job.imports_first:
+            self._give(replace(job, imports_first=True))
+            with convert_os_errors("start a process"):
+                Path(self._folder, RELEASED_FILE_NAME).touch()
         try:
-            code = _wait(child, Path(files["journal"]), on_event)
+            code = _wait(self._child, Path(self._folder, "journal"), on_event)
         finally:
-            try:
-                end_processes(Path(folder))
-            finally:
-                files_back = restore_once(Path(folder))
-        result, log = Path(files["result"]), Path(files["log"])
+            self._clear_up()
+        return self._result(code)
+
+    def _give(self, job: Job) -> None:
+        paths = {f"{name}_path": str(self._folder / name) for name in ("journal", "result", "log")}
+        with convert_os_errors("start a process"):
+            write_atomically(self._folder / "job", to_json(replace(job, **paths)))
+
+    def _start(self, hidden: IO[bytes] | None) -> subprocess.Popen[bytes]:
+        folder = {FOLDER_VARIABLE: str(self._folder)}
+        environment = {**os.environ, **self._job.environment, **folder}
+        return _start(self._folder / "job", self._script, hidden, environment)
+
+    def _clear_up(self) -> None:
+        """End what its script has started; restore what that has overwritten."""
+        try:
+            end_processes(self._folder)
+        finally:
+            restored = restore_once(self._folder)
+            if restored.restored_files or restored.lost_files:
+                self._restored = restored
+
+    def _result(self, code: int) -> JobResult:
+        folder, quiet = self._folder, self._quiet
+        result, log = folder / "result", folder / "log"
         interrupted = code in (exit_codes.INTERRUPTED, -signal.SIGINT)
         if code < 0 and not interrupted:
             _tell_signal(-code)
-        _keep_log(script, log, code, quiet=quiet)
+        _keep_log(self._script, log, code, quiet=quiet)
         if result.exists():
             found = from_json(result.read_bytes(), JobResult)
             # What was saved on the way says so itself; a crash after the work spoils nothing.
             found = replace(
-                found, restored_files=files_back.restored_files, lost_files=files_back.lost_files
+                found,
+                restored_files=self._restored.restored_files,
+                lost_files=self._restored.lost_files,
             )
             if found.is_interrupted and not interrupted and code >= 0:
                 found = replace(
                     found, is_interrupted=False, has_script_failed=True
                 )  # os._exit in the middle
             return replace(found, is_interrupted=interrupted or found.is_interrupted)
-        said = _last_line(Path(folder, "stderr")) or (_last_line(log) if quiet else "")
-        told = Path(
-            folder, EXIT_CODE_FILE_NAME
-        ).exists()  # the child came to its own end, and said why
-    if interrupted:
-        raise KeyboardInterrupt
+        said = _last_line(folder / "stderr") or (_last_line(log) if quiet else "")
+        # Where there is such a file, the child came to its own end, and said why.
+        told = (folder / EXIT_CODE_FILE_NAME).exists()
+        if interrupted:
+            raise KeyboardInterrupt
+        raise _failure(code, said, is_told=told, quiet=quiet)
+
+
+def _failure(code: int, said: str, *, is_told: bool, quiet: bool) -> UncorkError:
+    """Of a child that left no result."""
     if code == exit_codes.DONE:
-        raise NothingToMeasure(
+        return NothingToMeasure(
             "the script ended its process (os._exit) before there was a result",
             "a script that trains and ends normally",
             "remove the os._exit, or an 'except:' that catches everything",
         )
-    if code > 0 and not told:
+    if code > 0 and not is_told:
         if not quiet:
             ended = f"uncork: the process that ran the script ended with exit code {code}\n"
             sys.stderr.write(ended)
         code = exit_codes.SCRIPT_FAILED
     # A process killed by a signal is a script that failed.
     is_killed = -code == getattr(signal, "SIGKILL", None)
-    raise WorkerFailed(max(code, exit_codes.SCRIPT_FAILED), said, is_killed=is_killed)
+    return WorkerFailed(max(code, exit_codes.SCRIPT_FAILED), said, is_killed=is_killed)
 
 
-def run_quiet_worker(job: Job, script: Script) -> JobResult:
+def run_quiet_worker(job: Job, script: Script, prepared: WorkerProcess | None = None) -> JobResult:
     """Run a job of which only the result is of interest, to its end.
+
+    Args:
+        job: What to do.
+        script: What to run.
+        prepared: The quiet process that is to run it, started ahead; a new one unless given.
 
     Raises:
         KeyboardInterrupt: Interrupted, whatever there is of a result by then.
         OutOfMemory: Its training runs out of memory there.
         UncorkError: There is no result (:func:`run_worker`).
     """
-    found = run_worker(job, script, lambda _: None, quiet=True)
+    found = run_worker(job, script, lambda _: None, quiet=True, prepared=prepared)
     if found.is_interrupted:
         raise KeyboardInterrupt
     if found.out_of_memory_error:

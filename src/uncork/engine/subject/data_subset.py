@@ -18,7 +18,7 @@ from uncork.pipeline.runtime.subset import take_every_nth
 from uncork.training.variant import Variant
 
 # Seconds that filling may take, and the most in which it is seen how long it does.
-_MOST_S: Final = 12.0
+_MOST_S: Final = 6.0
 _LOOK_S: Final = 1.5
 _NOTE: Final = "filling the cache"
 _ALL_AT_ONCE: Final = frozenset({"shuffle", "prefetch"})

@@ -49,7 +49,7 @@ EPOCHS_PER_BLOCK: Final = 2.5
 TRIAL_S: Final = 18.0
 PROOF_S: Final = 90.0
 # Where little time is left, batches of a part of the data are compared.
-MIN_PIPELINE_PROOF_S: Final = 30.0
+MIN_PIPELINE_PROOF_S: Final = 15.0
 # A step edit of unknown effect is tried on a resident batch first, where noise is least.
 RESIDENT_BLOCK_S: Final = 0.5
 # What that takes, compilation included, of a step of no great length.

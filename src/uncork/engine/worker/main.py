@@ -33,6 +33,7 @@ from uncork.core.base.record import replace, to_json, write_atomically
 from uncork.core.documents.job import (
     BACKUP_FOLDER_NAME,
     EXIT_CODE_FILE_NAME,
+    RELEASED_FILE_NAME,
     SAVES_FOLDER_NAME,
     BackendJob,
     CheckJob,
@@ -50,6 +51,7 @@ from uncork.core.documents.plan_file import load_plan
 from uncork.engine.process.abandoned import FOLDER_VARIABLE
 from uncork.engine.process.guardian import end_with_parent
 from uncork.engine.process.reached_trainings import no_training_error
+from uncork.engine.worker.early_import import ImportObserver, import_and_wait
 from uncork.engine.worker.output_streams import separate_native_log, share_terminal
 from uncork.measure.machine.allocator import keep_freed_memory
 from uncork.measure.machine.probe import remember_initial_cpus
@@ -86,6 +88,9 @@ def main(argv: Sequence[str]) -> int:
     job = read_job(Path(argv[0]).read_bytes())
     if job.log_path is not None:
         separate_native_log(Path(job.log_path))
+    if job.imports_first:
+        import_and_wait(_listener_of(job)[0], Path(argv[0]).with_name(RELEASED_FILE_NAME))
+        job = read_job(Path(argv[0]).read_bytes())
     share_terminal()
     code = _outcome(job, argv[2], argv[3:], is_module=argv[1] == "-m")
     # Threads and processes of the script may go on: they are not waited for.
@@ -137,7 +142,7 @@ def _trial(job: Job, script: Path, args: Sequence[str], held: ExitStack, module:
             loops=True,
             accepts_jax="KERAS_BACKEND" in job.environment,
         )
-        interrupted = False
+        interrupted, observer = False, ImportObserver()
         try:
             patched = job.source_path if isinstance(job, CheckJob) else None
             source = Path(patched) if patched else None
@@ -164,7 +169,7 @@ def _trial(job: Job, script: Path, args: Sequence[str], held: ExitStack, module:
             made.finish(interrupted=interrupted)
         if made is None or made.result is None:
             raise no_training_error(made.reached_workloads if made else (), job.training_index)
-        result = replace(made.result, **_of_run(saves, files))
+        result = replace(made.result, may_import_first=observer.is_usual, **_of_run(saves, files))
         write_atomically(result_path, to_json(result))
         files.finish()  # once more at the end of the process, if that comes
         return exit_codes.INTERRUPTED if result.is_interrupted else exit_codes.DONE
@@ -215,13 +220,18 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 def _make(job: Job, scratch: str, files: FileBackup, plan: Plan | None) -> JobListener:
     """The listener of a job. TensorFlow is loaded by now."""
-    # On another backend no other listener can look at a training, whatever is to be done.
-    kind = BackendJob if "KERAS_BACKEND" in job.environment else type(job)
-    module, name = LISTENERS[kind].split(":")
+    module, name = _listener_of(job)
     journal = Journal(Path(job.journal_path) if job.journal_path else None)
     made: JobListener = getattr(importlib.import_module(module), name)(job, journal, scratch, plan)
     made.own_files = files
     return made
+
+
+def _listener_of(job: Job) -> list[str]:
+    """Module and class of what acts on the training of a job."""
+    # On another backend no other listener can look at a training, whatever is to be done.
+    kind = BackendJob if "KERAS_BACKEND" in job.environment else type(job)
+    return LISTENERS[kind].split(":")
 
 
 def _plan(job: Job) -> Plan | None:
