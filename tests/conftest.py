@@ -11,7 +11,7 @@ from textwrap import dedent
 
 import pytest
 
-from running import Run, Write, run_uncork, start_fork_server
+from running import Run, Write, run_uncork, start_fork_server, start_shared_fork_server
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
@@ -42,6 +42,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--deep", action="store_true", help="run all tests and all cases")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """While the workers of a whole run collect their tests, the fork server imports TensorFlow."""
+    of_all = config.args_source is pytest.Config.ArgsSource.TESTPATHS
+    if of_all and getattr(config.option, "numprocesses", None):
+        start_shared_fork_server()
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave what is marked ``deep`` and cases between every n-th to ``--deep``.
 
@@ -55,11 +62,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         function = item.nodeid.partition("[")[0]
         every = item.get_closest_marker("every")
-        is_kept = counts[function] % every.args[0] == 0 if every else True
+        is_kept = not every or _is_nth(counts[function], *every.args, **every.kwargs)
         counts[function] += 1
         (kept if is_kept and not item.get_closest_marker("deep") else left).append(item)
     config.hook.pytest_deselected(items=left)
     items[:] = kept
+
+
+def _is_nth(number: int, every: int, first: int = 0) -> bool:
+    """Whether a case, counted from 0, is one of those from the first on."""
+    return (number - first) % every == 0
 
 
 def pytest_collection_finish() -> None:

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -20,6 +21,12 @@ Write = Callable[..., Path]
 
 _QUICK_START: Final = Path(__file__).with_name("quick_start")
 FORK_SERVER_VARIABLE: Final = "UNCORK_TEST_FORK_SERVER"
+# The address of a server that has been started; processes of tests need the variable above.
+_SHARED_SERVER_VARIABLE: Final = "UNCORK_TEST_SHARED_FORK_SERVER"
+# How long a server may take to import TensorFlow.
+_IMPORT_S: Final = 60.0
+# Kept, and with it the pipe, until this process ends.
+_servers: Final[list[subprocess.Popen[bytes]]] = []
 
 
 def run_uncork(*args: object, cwd: Path, **options: object) -> subprocess.CompletedProcess[str]:
@@ -58,6 +65,18 @@ def restore_sigint() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
+def start_shared_fork_server() -> None:
+    """Start a fork server for this process and all that it starts, and go on at once.
+
+    Called by the process that starts the workers of pytest-xdist.
+    """
+    folder = tempfile.mkdtemp(prefix="fork-server-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    address = str(Path(folder, "socket"))
+    _servers.append(_start_server(address))
+    os.environ[_SHARED_SERVER_VARIABLE] = address
+
+
 @functools.cache
 def start_fork_server() -> dict[str, str]:
     """Let processes that need TensorFlow be forks of one that has imported it.
@@ -69,14 +88,22 @@ def start_fork_server() -> dict[str, str]:
     """
     if str(_QUICK_START) not in os.environ.get("PYTHONPATH", "").split(os.pathsep):
         return {}
-    folder = tempfile.mkdtemp(prefix="fork-server-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    address = str(Path(folder, "socket"))
+    if _SHARED_SERVER_VARIABLE not in os.environ:
+        start_shared_fork_server()
+    address = os.environ[_SHARED_SERVER_VARIABLE]
+    end = time.monotonic() + _IMPORT_S
+    while time.monotonic() < end:
+        if Path(f"{address}.ready").exists():
+            return {FORK_SERVER_VARIABLE: address}
+        time.sleep(0.1)
+    return {}
+
+
+def _start_server(address: str) -> subprocess.Popen[bytes]:
+    """It ends when the pipe closes that its standard input is: with this process."""
     command = [sys.executable, str(_QUICK_START / "fork_server.py"), address]
-    pipe = subprocess.PIPE
-    server = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
-    assert server.stdout is not None
-    return {FORK_SERVER_VARIABLE: address} if server.stdout.readline() == b"ready\n" else {}
+    null = subprocess.DEVNULL
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=null, stderr=null)
 
 
 def environment(cwd: Path) -> dict[str, str]:

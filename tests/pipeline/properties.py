@@ -500,7 +500,7 @@ def drawn(number):
         in_arrays=st.booleans(),
     )
     options = settings(
-        max_examples=EXAMPLES or 40,
+        max_examples=EXAMPLES or 20,
         deadline=None,
         database=None,
         print_blob=True,

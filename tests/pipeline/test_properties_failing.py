@@ -145,7 +145,7 @@ def _compare(steps, size, kinds, highest, tuned):
 STEPS_AROUND = st.lists(STEPS, max_size=3)
 
 test_the_same_elements_and_the_same_error = settings(
-    max_examples=EXAMPLES or 25,
+    max_examples=EXAMPLES or 12,
     deadline=None,
     database=None,
     print_blob=True,

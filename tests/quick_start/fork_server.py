@@ -5,8 +5,8 @@ process that needs TensorFlow asks this server for a fork, passes its files, fol
 and arguments on, and waits for the fork's exit status (:mod:`sitecustomize` decides which ones do).
 TensorFlow starts its threads at its first operation, so a fork behind the import is safe.
 
-Started by :func:`running.start_fork_server`, one for each process of pytest. Its standard input is
-a pipe: the server ends when pytest does.
+Started by :func:`running.start_fork_server`, one for all processes of a run of pytest. Its standard
+input is a pipe: the server ends when pytest does.
 """
 
 from __future__ import annotations
@@ -74,6 +74,7 @@ class ForkServer:
     """
 
     def __init__(self, address: str) -> None:
+        self._address = address
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.bind(address)
         self._socket.listen(16)
@@ -83,12 +84,12 @@ class ForkServer:
 
     def serve(self) -> dict[str, Any] | None:
         """Answer requests until standard input ends; in a fork, return its request."""
+        Path(f"{self._address}.ready").touch()
         os.set_blocking(self._wakes, False)
         signal.set_wakeup_fd(self._wakes, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         for source in (self._socket, self._woken, 0):
             self._selector.register(source, selectors.EVENT_READ)
-        print("ready", flush=True)
         while True:
             for key, _ in self._selector.select():
                 if key.fileobj == 0:

@@ -69,6 +69,7 @@ def weights(made: FitCall) -> list[Any]:
     return [np.asarray(value) for value in made.model.get_weights()]
 
 
+@pytest.mark.every(2, first=1)
 @pytest.mark.parametrize(
     "others", [(), (AutotuneOff(expected_digest=""), StepsPerExecution(steps=3))]
 )

@@ -466,7 +466,7 @@ def each_by_itself(model: Any) -> Iterator[None]:
         norm.trainable = True
 
 
-@pytest.mark.every(7)
+@pytest.mark.every(14, first=7)
 @pytest.mark.parametrize(("edit", "at", "error"), cases(STEP_LEVERS, "measured", "proved"))
 def test_in_the_middle_of_a_step_lever(
     edit: StepEdit, at: str, error: BaseException, tmp_path: Path
@@ -566,7 +566,7 @@ def test_in_the_middle_of_a_lever_for_calls_of_fit(
         np.testing.assert_array_equal(ours, other)
 
 
-@pytest.mark.every(7)
+@pytest.mark.every(14, first=7)
 @pytest.mark.parametrize(
     ("lever", "at", "error"),
     cases(PIPELINE_LEVERS, "measured", "proved") + cases(REBATCHED, "measured"),

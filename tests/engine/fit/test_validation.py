@@ -228,6 +228,7 @@ def test_an_eager_model_validates_op_by_op(tmp_path: Path) -> None:
     assert all(ran)
 
 
+@pytest.mark.every(2, first=1)
 @pytest.mark.parametrize("rows", [40, 48])
 def test_what_reads_otherwise_is_not_proved(subject: FitSubject, rows: int) -> None:
     edits = (Cache(stage=1, expected_digest=""),)

@@ -51,6 +51,7 @@ def test_a_pipeline_without_branches_shares_nothing():
     assert shared(images().batch(8)) is None
 
 
+@pytest.mark.deep
 def test_what_making_it_again_costs_is_measured():
     examples = images()
     parts = [examples.map(lambda image, label: image) for _ in range(3)]

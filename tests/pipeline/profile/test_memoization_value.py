@@ -160,6 +160,7 @@ def test_it_is_asked_once_for_each_element():
     assert [x.numpy().tolist() for x in dataset] == first
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     "dataset",
     [

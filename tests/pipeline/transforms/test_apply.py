@@ -622,6 +622,7 @@ def test_what_does_nothing_keeps_no_shuffle_from_its_repeat(nothing, edit):
     assert whole(edited(read_pipeline(made()), edit).dataset) == whole(made())
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("nothing", NOTHING)
 def test_a_map_that_leaves_only_what_does_nothing_is_missed(nothing):
     """It stood between a shuffle and its repeat; what it leaves there keeps nothing apart."""

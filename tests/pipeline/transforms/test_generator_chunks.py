@@ -376,7 +376,7 @@ def test_what_is_kept_comes_in_chunks_and_not_the_other_way_round():
 
 @seed(1)
 @settings(
-    max_examples=EXAMPLES or 15,
+    max_examples=EXAMPLES or 8,
     deadline=None,
     database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],

@@ -67,7 +67,7 @@ def trained(callbacks: Any, epochs: int = 3, *, beside: bool = True) -> keras.Mo
     return model
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize(
     "how",
     [

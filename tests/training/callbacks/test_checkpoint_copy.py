@@ -74,7 +74,7 @@ def saver(ending: str) -> Any:
     return keras_saver(*find_async_checkpoints([given]))
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(6)
 @pytest.mark.parametrize("name", MODELS)
 def test_the_file_is_that_of_the_moment(name: str, tmp_path: Path) -> None:
     made, x, y = MODELS[name]

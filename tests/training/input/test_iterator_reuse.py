@@ -105,7 +105,7 @@ def trained(make: Callable[[], Any], calls: list[dict[str, Any]], reading: Any) 
     return seen, [w.tobytes() for w in read_weights(made)], drawn, iterators
 
 
-@pytest.mark.every(6)
+@pytest.mark.every(12, first=6)
 @pytest.mark.parametrize("case", CASES)
 def test_what_keras_trains_and_answers_is_the_same(case: str) -> None:
     *written, _ = trained(*CASES[case], nullcontext())
@@ -153,7 +153,7 @@ class Rows(np.ndarray[Any, Any]):
     """Somebody's arrays: what they do when they are read, nobody knows."""
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("case", LEFT)
 def test_what_it_does_not_serve_goes_through_keras_s_own_pipeline(case: str) -> None:
     with kept() as iterators:
@@ -198,6 +198,7 @@ def test_a_callback_may_predict_on_batches_of_the_same_form() -> None:
     assert run(kept()) == run(nullcontext())
 
 
+@pytest.mark.deep
 def test_a_model_that_is_built_by_its_first_call() -> None:
     def run(reading: Any) -> list[bytes]:
         keras.utils.set_random_seed(2)

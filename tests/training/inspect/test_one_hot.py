@@ -27,6 +27,7 @@ def test_labels_that_are_tensors_already_are_not_filled():
     assert (found.creation_s, found.creation_cpu_s) == (0.0, 0.0)
 
 
+@pytest.mark.deep
 def test_large_ones_are_timed_in_part():
     every = measure_one_hot([np.tile(LABELS, (4, 1))], are_arrays=True)
     assert every.batch_bytes == 4 * LABELS.nbytes > 64 << 20

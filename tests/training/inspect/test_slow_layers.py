@@ -61,7 +61,7 @@ def test_one_of_unknown_length_or_that_was_never_built_is_left_alone(shape):
     assert priced(keras.layers.GRU(4, recurrent_dropout=0.3), shape) == []
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(3, first=2)
 @pytest.mark.parametrize(
     ("layer", "arguments"),
     [

@@ -154,7 +154,7 @@ CASES = [
 ]
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(6, first=3)
 @pytest.mark.parametrize(("build", "x", "y"), CASES)
 def test_made_again_it_is_the_same_training(build: Any, x: Any, y: Any) -> None:
     assert cut_into_segments(made(build), 4).recomputed_count >= 2
@@ -193,6 +193,7 @@ def test_each_segment_is_run_twice_and_sets_its_state_once(compiled: bool) -> No
     assert sorted(runs.count(name) for name in set(runs)) == [1, 2, 2, 2]
 
 
+@pytest.mark.deep
 def test_a_plan_in_force_is_taken_off_again() -> None:
     model = made(residual)
     planned = PlannedStep(model, (AGAIN,))

@@ -106,12 +106,14 @@ def test_what_tensorflow_rewrites_is_rounded_otherwise(optimizer: str) -> None:
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.deep
 def test_also_in_groups_of_steps_and_without_a_large_weight() -> None:
     chained = (StepsPerExecution(steps=10),)
     ours = trained(model("adam", large=False), (*chained, *AT_ONCE))
     assert equal(ours, trained(model("adam", large=False), chained))
 
 
+@pytest.mark.deep
 def test_the_state_goes_back_and_forth_in_the_middle_of_a_training() -> None:
     mixed, plain = model("nadam"), model("nadam")
     settings = [StepSettings(mixed, edits) for edits in ((), AT_ONCE)]
@@ -333,6 +335,7 @@ class Halving(keras.callbacks.Callback):
             slot.assign(slot * 0.5)
 
 
+@pytest.mark.deep
 @pytest.mark.every(2)
 @pytest.mark.parametrize("callback", [Freezing, Halving])
 def test_layers_may_be_frozen_and_state_be_written_by_callbacks(callback: Any) -> None:
@@ -397,6 +400,7 @@ class Nested(keras.callbacks.Callback):
         self.model.fit(data(3), callbacks=[again], verbose=0)
 
 
+@pytest.mark.deep
 def test_steps_within_a_nested_fit_are_not_forgotten() -> None:
     ours, theirs = run(AT_ONCE, Nested()), run((), Nested())
     assert equal(read_weights(ours), read_weights(theirs))

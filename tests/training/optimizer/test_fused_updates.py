@@ -116,6 +116,7 @@ def test_a_step_differs_by_no_more_than_one_from_weights_of_another_last_bit(opt
     assert apart(read_weights(model(make())), plain) > 100 * gap, "the steps did something"
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("optimizer", TO_THE_BIT)
 def test_momentum_is_equal_bit_for_bit(optimizer: str):
     make = TO_THE_BIT[optimizer]

@@ -129,7 +129,7 @@ def test_beside_updates_and_steps_in_one() -> None:
     assert is_same(trained(made, edits, 200), as_written("adagrad", 200))
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(3)
 @pytest.mark.parametrize(
     "other",
     [

@@ -142,7 +142,7 @@ def test_what_is_saved_meanwhile_is_as_the_user_made_it(tmp_path):
     assert_equal(values(loaded), values(model))
 
 
-@pytest.mark.every(6)
+@pytest.mark.every(10)
 @pytest.mark.parametrize(
     "others",
     [

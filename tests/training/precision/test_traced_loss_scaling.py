@@ -68,6 +68,7 @@ def equal(ours: list[Any], theirs: list[Any]) -> None:
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize(
     "made",
     [

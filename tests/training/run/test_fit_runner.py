@@ -89,7 +89,7 @@ def epoch(made: FitRunner) -> list[int]:
         return list(executions)
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(8, first=4)
 @pytest.mark.parametrize("case", FEEDS)
 def test_an_epoch_has_its_steps(case):
     made = runner(case)
@@ -100,7 +100,7 @@ def test_an_epoch_has_its_steps(case):
     assert any((a != b).any() for a, b in zip(after, before, strict=True))
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(6)
 @pytest.mark.parametrize("case", ["arrays", "tf.data"])
 @pytest.mark.parametrize("group", [1, 2, 4, 6, 50])
 def test_an_execution_is_never_counted_beyond_the_epoch(case, group):
@@ -112,6 +112,7 @@ def test_an_execution_is_never_counted_beyond_the_epoch(case, group):
     assert int(made.settings.model.optimizer.iterations) == total
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("group", [2, 3, 4])
 def test_steps_of_an_endless_dataset_are_counted(group):
     made = runner("tf.data, some steps", (StepsPerExecution(steps=group),))
@@ -205,7 +206,7 @@ def test_data_without_a_batch_is_called_so():
         made.prime()
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(8)
 @pytest.mark.parametrize("case", FEEDS)
 def test_a_resident_batch_is_what_the_step_receives(case):
     made = runner(case)

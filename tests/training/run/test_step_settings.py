@@ -259,7 +259,7 @@ def test_a_policy_of_the_users_own_is_kept(policy):
         check_edits(model, (BFLOAT16,))
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(5, first=4)
 @pytest.mark.parametrize("edits", [(), (CHAIN,), (JitCompile(),), (BFLOAT16,), ALL])
 def test_a_model_is_given_back_as_written(edits):
     model = mlp()
@@ -283,6 +283,7 @@ class SaveEachEpoch(keras.callbacks.Callback):
         self.model.save(self.path)
 
 
+@pytest.mark.deep
 @pytest.mark.every(2)
 @pytest.mark.parametrize(
     "callback", [SaveEachEpoch, keras.callbacks.ModelCheckpoint], ids=["own", "Keras's"]
@@ -311,6 +312,7 @@ def test_saving_does_not_compile_anew(tmp_path):
         assert model.train_function is function
 
 
+@pytest.mark.deep
 @pytest.mark.every(4)
 @pytest.mark.parametrize(
     "saved",

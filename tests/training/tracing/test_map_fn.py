@@ -98,6 +98,7 @@ def test_a_step_of_a_loop_trains_the_same_without_the_loop():
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.deep
 @pytest.mark.every(2)
 @pytest.mark.parametrize(
     "mode",
@@ -337,6 +338,7 @@ def test_where_every_map_stays_a_plan_says_so_and_goes_on():
     assert "stays a loop" in told[0]
 
 
+@pytest.mark.deep
 def test_a_train_step_of_the_user_s_own():
     class Own(keras.Model):
         def __init__(self):

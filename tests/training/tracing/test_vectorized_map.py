@@ -129,6 +129,7 @@ def refused(fn, elems=X, **options):
     return reasons[0]
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("signature", [None, ANY_LENGTH, tf.TensorSpec((None, None, 3))])
 def test_results_and_gradients_are_the_same(signature):
     same(pooled, signature=signature)

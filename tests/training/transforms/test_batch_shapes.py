@@ -36,6 +36,7 @@ def batches(lengths: list[int]) -> list[Any]:
     return [(tf.ones((4, length, 8)), tf.ones((4, 1))) for length in lengths]
 
 
+@pytest.mark.deep
 def test_each_new_length_is_compiled() -> None:
     given = batches([5, 6, 5, 7, 6, 9])
     found = measure_varying_shapes(runner(given), given, step_s=0.001, seconds=60.0)

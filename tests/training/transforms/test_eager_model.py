@@ -79,6 +79,7 @@ def fitted(made, epochs=1, **options):
     return made.fit(X, Y, batch_size=8, epochs=epochs, verbose=0, **options)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     "make",
     [
@@ -128,7 +129,7 @@ def run_as_graph(made, heard, **options):
         return fitted(made, **options)
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(3)
 @pytest.mark.parametrize("make", [model, own_step, lambda: model(Scaled())])
 def test_it_trains_as_it_would_eagerly(make):
     heard = []

@@ -56,6 +56,7 @@ def test_a_model_without_call_is_built_by_its_step(built):
         np.testing.assert_array_equal(ours, theirs)
 
 
+@pytest.mark.deep
 def test_it_is_diagnosed():
     model = Autoencoder(parts(built=True))
     model.compile("adam")

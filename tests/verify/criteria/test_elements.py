@@ -305,7 +305,7 @@ def passes(dataset: Dataset) -> list[list[str]]:
     return sample_digests(dataset, epochs=10, max_s=20)
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("lie", FROZEN)
 def test_a_frozen_augmentation_is_noticed(lie):
     original, frozen = (passes(make()) for make in FROZEN[lie])
@@ -353,7 +353,7 @@ HONEST = {
 }
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(6, first=3)
 @pytest.mark.parametrize(
     ("case", "edits"), [(case, edits) for case, all_edits in HONEST.items() for edits in all_edits]
 )
@@ -585,7 +585,7 @@ def uneven(image, label):
     return tf.cast(tf.image.rot90(image), tf.float32) / tf.cast(busy, tf.float32), label
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("randomly", [False, True])
 @pytest.mark.parametrize("seed", [None, 9])
 def test_what_comes_in_any_order_is_compared_in_order(randomly, seed):

@@ -137,7 +137,7 @@ LIES = {
 }
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(9)
 @pytest.mark.parametrize("lie", LIES)
 def test_a_lie_is_refused(model, prove, lie):
     proof = prove(LIES[lie](model))
@@ -215,7 +215,7 @@ class Telling(keras.Sequential):
         return dict.fromkeys(self.names, loss)
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize(
     ("names", "kind", "passes"),
     [

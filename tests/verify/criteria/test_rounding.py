@@ -86,7 +86,7 @@ def frozen(model) -> Lying:
     return with_attribute(model, layer, "call", call)
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(6)
 @pytest.mark.filterwarnings("ignore:Gradients do not exist")
 @pytest.mark.parametrize("lie", LIES)
 def test_a_lie_is_not_even_rounding(plain, lie):

@@ -193,6 +193,7 @@ class NoisyAlways(Noisy):
     on_epoch_end = keras.utils.PyDataset.on_epoch_end
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("loader", [Noisy, NoisyAlways])
 def test_draws_in_other_processes_are_resampled_and_not_exact(tmp_path, loader, none_left):
     one = subject(loader(), tmp_path)

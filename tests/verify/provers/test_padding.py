@@ -123,6 +123,7 @@ def test_a_model_that_looks_at_them_does_not(tmp_path: Path) -> None:
     assert "weights" in found.detail
 
 
+@pytest.mark.deep
 def test_layers_that_drop_at_random_draw_more(tmp_path: Path) -> None:
     found = judged(classifying(layers.Dropout(0.3)), tmp_path)
     assert found.passed, found.detail
@@ -130,7 +131,7 @@ def test_layers_that_drop_at_random_draw_more(tmp_path: Path) -> None:
     assert "without dropout" in found.detail
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(3, first=2)
 @pytest.mark.parametrize(
     ("metric", "told"), [([], ""), (["accuracy"], "accuracy"), ([Longest()], "longest")]
 )

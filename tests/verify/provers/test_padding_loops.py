@@ -116,6 +116,7 @@ def test_what_counts_them_is_refused(training: dict[str, Any], detail: str) -> N
     assert detail in found.detail
 
 
+@pytest.mark.deep
 def test_calls_that_are_as_long_as_that_already_tell_nothing() -> None:
     found = proved(Training(), longer(3))
     assert not found.passed

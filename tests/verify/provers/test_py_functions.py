@@ -89,6 +89,7 @@ def test_what_draws_is_asked_each_time_however_rare_it_is(tmp_path):
     assert proof.passed, proof.detail
 
 
+@pytest.mark.every(2, first=1)
 @pytest.mark.parametrize("changing", [False, True])
 def test_a_plan_trains_to_the_same_weights(made, changing, monkeypatch):
     def fitted(fit, **settings):

@@ -64,7 +64,7 @@ def test_rows_of_a_table_are_updated_as_all_of_it_would_be(tmp_path: Path) -> No
     judged(embedding(optimizer="sgd"), tmp_path, RowUpdates(), "exact", texts())
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize(
     ("edit", "compiled"), ROUNDING, ids=[type(edit).__name__ for edit, _ in ROUNDING]
 )
@@ -92,6 +92,7 @@ def test_parts_of_a_batch_are_proved(tmp_path: Path) -> None:
     assert found.passed, found.detail
 
 
+@pytest.mark.deep
 @pytest.mark.every(2)
 @pytest.mark.parametrize("kind", ["map", "from_tensor_slices"])
 def test_what_is_made_on_the_device_is_proved(kind: str, tmp_path: Path) -> None:
