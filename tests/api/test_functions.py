@@ -40,7 +40,7 @@ pytestmark = pytest.mark.slow
 DRAW = np.random.default_rng(5)
 X = DRAW.random((256, 16)).astype("float32")
 Y = (X[:, 0] > 0.5).astype("int64")
-QUICK = Policy(loosest_guarantee="exact", budget_s=40.0)
+QUICK = Policy(loosest_guarantee="exact", budget_s=20.0)
 
 
 def mlp() -> keras.Model:

@@ -82,6 +82,7 @@ def test_reads_stdin_that_has_ended(write, plain, uncork):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("forked_processes")
 def test_interrupted_during_training(write, driver, tmp_path):
     write("""
         import atexit, keras, tensorflow as tf

@@ -67,6 +67,7 @@ def test_weights_equal_those_of_plain_python(write, plain, uncork, tmp_path):
 
 
 @pytest.mark.deep
+@pytest.mark.usefixtures("forked_processes")
 def test_stopped_script_ends_cleanly(write, uncork, tmp_path):
     write("""
         import atexit, keras, numpy as np
@@ -90,6 +91,7 @@ def test_stopped_script_ends_cleanly(write, uncork, tmp_path):
     assert "Traceback" not in got.stderr
 
 
+@pytest.mark.usefixtures("forked_processes")
 def test_script_that_swallows_stops_for_ever_is_left(write, uncork):
     write("""
         import keras, numpy as np

@@ -98,7 +98,7 @@ def test_loaders_by_hand_can_be_trained_on(name: str, photos: Path) -> None:
         assert np.isfinite(history.history["loss"]).all()
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(8)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [n for n in NAMES if n not in INPUT])
 def test_models_by_hand_train(name: str, monkeypatch: pytest.MonkeyPatch) -> None:

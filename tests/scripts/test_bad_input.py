@@ -33,6 +33,7 @@ from uncork.core.edits.step import DtypePolicy, JitCompile, StepEdit
 from uncork.engine.commands.diagnose import list_trainings
 from uncork.engine.commands.tune import tune
 from uncork.engine.process import worker_process as processes
+from uncork.engine.process.worker_failure import WorkerFailed
 from uncork.engine.process.worker_process import Script
 
 pytestmark = pytest.mark.slow
@@ -320,6 +321,7 @@ def fit_of(text: str) -> tuple[Any, dict[str, Any]]:
     return given.pop("self"), given
 
 
+@pytest.mark.deep
 def test_a_fit_called_for_each_batch_is_seen_as_one_training(
     write: Write, uncork: Run, tmp_path: Path
 ) -> None:
@@ -436,7 +438,7 @@ def test_a_script_that_leaves_a_thread_behind_is_not_waited_for(
     assert found.at == "train.py:12"
     stopped = "raise ValueError('before it is told to stop')"
     write(begin + HEAD + stopped)
-    with pytest.raises(processes.WorkerFailed) as failed:
+    with pytest.raises(WorkerFailed) as failed:
         list_trainings(Script("train.py"), lambda _: None)
     assert failed.value.exit_code == 1
 
@@ -445,9 +447,9 @@ def test_standard_input_reaches_the_script(write: Write, uncork: Run, tmp_path: 
     (tmp_path / "answers").write_text("3\n")
     write(HEAD + "mlp().fit(x, y, batch_size=8, epochs=int(input('epochs? ')))")
     with (tmp_path / "answers").open() as answers:
-        done = uncork("diagnose", "--quiet", "--budget", 2, "train.py", stdin=answers)
+        done = uncork("diagnose", "--list", "train.py", stdin=answers)
     assert done.returncode == 0, done.stderr
-    assert diagnosis(tmp_path).workloads[0].workload.epochs == 3
+    assert "12 steps x 3 epochs" in done.stdout
 
 
 def test_standard_input_that_has_ended(write: Write, uncork: Run) -> None:

@@ -233,7 +233,7 @@ def test_the_arrays_are_let_go_with_the_training(tmp_path: Any) -> None:
     del subject
     running = PlanListener(plan(before=before, steps=(replace(KEPT, edits=(edit,)),)), strict=True)
     found = []
-    for _ in range(3):
+    for _ in range(2):
         running.fit(made)
         found.append(held(rows))
     assert len(set(found)) == 1  # those of the last one, at most

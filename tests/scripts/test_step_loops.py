@@ -61,6 +61,7 @@ def a_call(*args, **kwargs):
 
 
 @pytest.mark.slow
+@pytest.mark.deep
 def test_the_python_of_a_loop_over_arrays_is_found_at_its_step(write: Write, uncork: Run, tmp_path):
     script = write(TRAINING + ARRAYS)
     step = script.read_text().splitlines().index("        loss = train_step(x, sums[chosen])") + 1

@@ -87,7 +87,7 @@ def _interrupt_once(number: int, frame: FrameType | None) -> None:
 
 
 def _tell(error: UncorkError) -> None:
-    from uncork.engine.process.worker_process import WorkerFailed  # noqa: PLC0415
+    from uncork.engine.process.worker_failure import WorkerFailed  # noqa: PLC0415
 
     # A child has told its own story, and the traceback of a script that raised stands already.
     if not isinstance(error, WorkerFailed | ScriptFailed):

@@ -31,7 +31,7 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def plan(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Plan:
     """Of the example script, left at ``plan.json`` beside its report."""
     cwd = tmp_path_factory.mktemp("tuned")
-    done = run_uncork("tune", "--budget", 30, EXAMPLES / "photos.py", photos, cwd=cwd)
+    done = run_uncork("tune", "--budget", 20, EXAMPLES / "photos.py", photos, cwd=cwd)
     assert done.returncode == 0, done.stderr
     assert (cwd / "report.html").read_text().startswith("<!DOCTYPE html>")
     return parse_plan((cwd / "plan.json").read_bytes())

@@ -22,7 +22,8 @@ from uncork.core.documents.workload import Workload
 from uncork.core.edits.step import DtypePolicy, JitCompile, StepsPerExecution
 from uncork.engine.commands import diff as patches
 from uncork.engine.process import worker_process as processes
-from uncork.engine.process.worker_process import Script, WorkerFailed
+from uncork.engine.process.worker_failure import WorkerFailed
+from uncork.engine.process.worker_process import Script
 
 TEXT = b"model.compile('adam')\nmodel.fit(data)\n"
 EDITS = (StepsPerExecution(steps=8), JitCompile())

@@ -27,7 +27,8 @@ from uncork.core.documents.plan_file import serialize_plan
 from uncork.core.edits.edit import KerasBackend
 from uncork.engine.commands.fresh_process import BACKEND_TRIAL
 from uncork.engine.process import worker_process as processes
-from uncork.engine.process.worker_process import Script, WorkerFailed, run_worker
+from uncork.engine.process.worker_failure import WorkerFailed
+from uncork.engine.process.worker_process import Script, run_worker
 from uncork.measure.machine.probe import jax_version
 from uncork.pycode.syntax.backend_portability import tensorflow_only_reason
 from uncork.verify.provers.handover import FitHandover

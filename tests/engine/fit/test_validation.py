@@ -164,7 +164,7 @@ def test_the_best_way_to_feed_it_is_kept(
     model = subject.model
     weights = [v.numpy() for v in model.variables]
     functions = model.train_function, model.test_function
-    before = observe(subject, FOUR_CORES, Journal(), budget_s=4.0)
+    before = observe(subject, FOUR_CORES, Journal(), budget_s=2.0)
     # Beside training steps of a millisecond: on a busy machine they may take a hundred.
     quick = replace(before.measurement.step_s, median=0.001, low=0.001, high=0.001)
     before = replace(before, measurement=replace(before.measurement, step_s=quick))

@@ -205,6 +205,7 @@ def test_a_step_that_stands_in_the_loop(write: Write, uncork: Run, tmp_path: Pat
     )
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 def test_a_step_under_xla(write: Write, uncork: Run, tmp_path: Path):
     # Without the dropout, which draws otherwise under XLA.

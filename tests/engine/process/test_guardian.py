@@ -17,6 +17,7 @@ from uncork.core.documents.job import TuneJob
 from uncork.engine.process import worker_process as processes
 from uncork.engine.process.abandoned import FOLDER_VARIABLE, clear_abandoned_folders
 from uncork.engine.process.guardian import _guardians, guardian
+from uncork.engine.process.worker_failure import WorkerFailed
 
 # A worker process: it starts others, which are in their own sessions, and overwrites a file.
 WORKER = """
@@ -122,7 +123,7 @@ def test_what_was_written_since_is_not_taken_back(tmp_path, temp):
 
 def test_what_a_script_leaves_running_ends_with_its_worker(tmp_path, temp, monkeypatch):
     monkeypatch.setattr(processes, "_command", lambda job, script: [sys.executable, "-c", LEAVES])
-    with pytest.raises(processes.WorkerFailed):
+    with pytest.raises(WorkerFailed):
         processes.run_worker(TuneJob(), processes.Script("train.py"), lambda _: None, quiet=True)
     wait_until(lambda: processes_in(temp) == [])
     assert list(temp.iterdir()) == []

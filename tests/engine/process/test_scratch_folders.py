@@ -10,7 +10,8 @@ import pytest
 from uncork.core.documents.job import TuneJob
 from uncork.engine.process import worker_process as processes
 from uncork.engine.process.scratch_folders import remove_leftovers, temporary_folder_at
-from uncork.engine.process.worker_process import Script, WorkerFailed, run_worker
+from uncork.engine.process.worker_failure import WorkerFailed
+from uncork.engine.process.worker_process import Script, run_worker
 
 KILLED = """
 import os, signal, sys

@@ -12,7 +12,8 @@ import pytest
 
 from uncork.compat.versions import require_tensorflow
 from uncork.core.base.errors import WrongUse
-from uncork.engine.process.worker_process import _CHILD, _last_line
+from uncork.engine.process.worker_failure import last_line
+from uncork.engine.process.worker_process import _CHILD
 
 
 def test_a_child_imports_from_where_python_path_says_first(tmp_path):
@@ -47,7 +48,7 @@ uncork: the script failed
 )
 def test_of_what_a_quiet_child_said_the_exception_is_told(tmp_path, said, last):
     (tmp_path / "stderr").write_text(said)
-    assert _last_line(tmp_path / "stderr") == last
+    assert last_line(tmp_path / "stderr") == last
 
 
 def installed(monkeypatch, **releases):

@@ -36,7 +36,7 @@ def elements_a_second(monkeypatch):
 
 
 def test_a_cache_that_takes_long_is_filled_with_a_part(version, elements_a_second):
-    asked, notes = elements_a_second(10.0), []  # 100 s
+    asked, notes = elements_a_second(20.0), []  # 50 s
     shorter = DataSubset(notes)
     found = shorter.subset_of(version)
     assert found.pipeline_edits == version.pipeline_edits
@@ -46,7 +46,7 @@ def test_a_cache_that_takes_long_is_filled_with_a_part(version, elements_a_secon
     assert 100 <= found.pipeline.cardinality <= 102
     assert int(next(iter(found.pipeline.dataset))[1]) == 18
     assert len(notes) == 1
-    assert "100 s" in notes[0]
+    assert "50 s" in notes[0]
     # The same one the next time, so that it is filled once; another version asks nobody again.
     assert shorter.subset_of(version).pipeline is found.pipeline
     other = version.with_pipeline_edits((Cache(stage=3, expected_digest=""),))
@@ -73,7 +73,7 @@ def test_what_leaves_nothing_of_a_part_is_tried_with_all(data, elements_a_second
 
 
 def test_one_that_is_filled_soon_is_left_as_it_is(version, elements_a_second):
-    elements_a_second(100.0)
+    elements_a_second(200.0)
     notes = []
     assert DataSubset(notes).subset_of(version) is version
     assert DataSubset(notes).kept_share(version) == 1.0

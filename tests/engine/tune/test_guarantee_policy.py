@@ -18,7 +18,7 @@ IN_FILES = DiskCache(stage=0, expected_digest="", folder="/kept", size_bytes=9)
 @pytest.mark.parametrize(
     ("edit", "in_force", "left_s", "seconds"),
     [
-        (PREFETCH, (PREFETCH,), 5.0, 30.0),
+        (PREFETCH, (PREFETCH,), 5.0, 15.0),
         (PREFETCH, (PREFETCH,), 60.0, 60.0),
         (PREFETCH, (PREFETCH,), 500.0, 90.0),
         (FlatUpdates(), (), 5.0, 90.0),

@@ -18,7 +18,8 @@ from uncork.core.edits.step import MicroBatches, StepsPerExecution
 from uncork.engine.commands import oom_retry as too_large
 from uncork.engine.commands.oom_retry import run_diagnosis, run_tuning
 from uncork.engine.fit.fit_subject import FitSubject
-from uncork.engine.process.worker_process import Script, WorkerFailed
+from uncork.engine.process.worker_failure import WorkerFailed
+from uncork.engine.process.worker_process import Script
 from uncork.engine.tune import memory_model as room
 from uncork.engine.tune.memory_model import is_out_of_memory, out_of_memory_message
 from uncork.engine.tune.memory_strategies import MicroBatchStrategy

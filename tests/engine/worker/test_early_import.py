@@ -27,8 +27,7 @@ model.fit(x, x[:, :1], batch_size=8, epochs=3, verbose=0)
 
 @pytest.fixture
 def observe(monkeypatch, tmp_path):
-    """Observe a script in ``tmp_path``; gone from the import system at the end."""
-    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+    """Observe a script in ``tmp_path``."""
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     return ImportObserver
 
@@ -43,7 +42,13 @@ def imported(observer: ImportObserver) -> bool:
 def test_a_script_that_imports_it_as_it_started_may_have_it_imported(observe):
     observer = observe()
     assert imported(observer)
-    assert observer not in sys.meta_path
+
+
+def test_the_import_system_asks_it_while_the_script_runs(observe):
+    before = list(sys.meta_path)
+    with observe() as observer:
+        assert sys.meta_path == [observer, *before]
+    assert sys.meta_path == before
 
 
 def test_what_was_never_imported_may_not(observe):

@@ -115,6 +115,7 @@ def test_sounds_of_a_directory(sounds, length):
     assert "opaque" not in kinds(pipeline)
 
 
+@pytest.mark.deep
 @pytest.mark.every(2)
 @pytest.mark.parametrize("crop", [False, True])
 def test_images_of_a_directory(jpegs, tmp_path, crop):
@@ -136,6 +137,7 @@ def test_a_half_of_a_directory(jpegs, tmp_path, halves):
     exact(data)
 
 
+@pytest.mark.deep
 @pytest.mark.every(2)
 @pytest.mark.parametrize("shuffled", [False, True])
 def test_windows_of_a_time_series(shuffled):
@@ -193,7 +195,7 @@ def test_records_with_features(tmp_path):
     exact(data)
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(6)
 @pytest.mark.parametrize(
     "data",
     [

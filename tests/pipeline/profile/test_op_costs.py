@@ -110,6 +110,7 @@ def test_a_dictionary_is_handed_over_as_the_map_was_given_it():
     assert "MatMul" in [cost.op for cost in measure_op_costs(mapped, data, budget_s=5.0)]
 
 
+@pytest.mark.deep
 def test_only_maps_that_cost_something_are_looked_into():
     data = tf.data.Dataset.from_tensors(tf.ones([700, 700])).repeat(8).map(squared)
     stages = measured(data.map(lambda x: x[0, 0]).batch(2), batch_size=2)

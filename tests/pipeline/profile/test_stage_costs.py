@@ -101,6 +101,7 @@ def test_a_cached_pipeline_needs_no_second_cache():
     assert all(s.cache_point is None for s in found[:4])
 
 
+@pytest.mark.deep
 def test_costly_work_above_a_cache_is_worth_another():
     found = measured(RANGE(40).cache().map(heavy).batch(4))
     assert found[2].cache_point.saved_cpu_s_per_step > 0
@@ -157,6 +158,7 @@ def test_lines_of_files_are_counted_likewise(tmp_path, reader):
     assert files.elements_per_step == pytest.approx(4 / 20)
 
 
+@pytest.mark.deep
 def test_batches_that_would_fill_the_memory_are_not_tried(monkeypatch):
     rows = tf.data.Dataset.from_tensors(tf.zeros([1000, 1000])).repeat(8)
     summed = rows.map(tf.reduce_sum).batch(4)
@@ -289,6 +291,7 @@ def csv_lines(rows=400):
     return tf.data.Dataset.from_tensor_slices(["1,2,3,4"] * rows)
 
 
+@pytest.mark.deep
 def test_a_map_is_measured_as_it_would_be_behind_the_batch():
     (_, mapped, _) = measured(csv_lines().map(parsed).batch(200))
     assert mapped.vectorized_cost.batch_size == 200
@@ -489,6 +492,7 @@ def test_counting_ends_with_its_time_or_an_error():
     )
 
 
+@pytest.mark.deep
 def test_what_a_lone_call_costs_more_than_several_is_measured_where_calls_are_alone():
     def pieces(x):
         text = tf.strings.as_string(tf.range(x, x + 50))

@@ -38,6 +38,7 @@ def trained(training, steps=6):
     return losses, [v.numpy() for v in training.model.variables]
 
 
+@pytest.mark.deep
 def test_a_method_under_xla_and_back():
     expected = trained(Training(), 12)
     training = Training()
@@ -393,6 +394,7 @@ def test_a_step_that_computes_something_else_is_left_as_it_is(mode):
     assert "computes something else than when the plan was made" in why
 
 
+@pytest.mark.deep
 @pytest.mark.every(3)
 @pytest.mark.parametrize(
     "mode", [StepMode.XLA, StepMode.ANY_SHAPE, StepMode(policy="mixed_bfloat16")]

@@ -188,6 +188,7 @@ def test_another_training_afterwards_knows_nothing_of_the_group() -> None:
     assert equal(read_weights(made), read_weights(plain))
 
 
+@pytest.mark.deep
 def test_in_one_call_after_the_other_it_is_traced_once() -> None:
     made, plain, traced = model("adam", build=False), model("adam", build=False), []
     planned = PlannedStep(made, AT_ONCE)

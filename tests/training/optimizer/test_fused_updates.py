@@ -124,6 +124,7 @@ def test_momentum_is_equal_bit_for_bit(optimizer: str):
     assert all(a.tobytes() == b.tobytes() for a, b in zip(ours, theirs, strict=True))
 
 
+@pytest.mark.deep
 @pytest.mark.every(2)
 @pytest.mark.parametrize("optimizer", ["adam", "rmsprop, centered, momentum"])
 def test_a_training_goes_on_with_either_at_any_step(optimizer: str):

@@ -58,6 +58,7 @@ def assert_equal(ours, theirs):
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.deep
 @pytest.mark.every(4)
 @pytest.mark.skipif(
     RELEASE < (3, 10), reason="Keras before 3.10 writes the casts between layers into the model"

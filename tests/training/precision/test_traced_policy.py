@@ -119,6 +119,7 @@ def test_layers_to_keep_compute_as_they_were_made():
     }
 
 
+@pytest.mark.deep
 def test_back_to_the_step_as_written():
     training, plain = Training(), Training()
     step = CompiledStep(training.step)

@@ -487,6 +487,7 @@ def test_what_saves_in_a_thread_leaves_the_training_its_function(tmp_path):
     assert saving.missing == 0
 
 
+@pytest.mark.deep
 @pytest.mark.every(2)
 @pytest.mark.parametrize("edits", [(CHAIN,), (CHAIN, BFLOAT16)])
 def test_callbacks_ask_the_model_as_its_author_wrote_it(edits):

@@ -139,6 +139,7 @@ def test_values_alone_leave_flags_as_they_are():
     assert model.steps_per_execution == 3
 
 
+@pytest.mark.deep
 def test_a_snapshot_may_be_restored_again_and_again():
     model = mlp()
     build_model(model, (X[:2], Y[:2]))

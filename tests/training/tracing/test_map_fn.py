@@ -298,6 +298,7 @@ def test_fit_trains_the_same_without_the_loop(edits):
     assert settings._transforms.map_vectorizer.vectorized_count
 
 
+@pytest.mark.deep
 @pytest.mark.every(4)
 @pytest.mark.parametrize("edits", EDITS)
 def test_under_a_plan_too_and_back_again(edits):

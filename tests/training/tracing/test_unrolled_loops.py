@@ -13,7 +13,7 @@ from layer_watching import watched_layers
 from uncork.training.tracing.graph_ops import find_live_graphs
 from uncork.training.tracing.unrolled_loops import find_unrolled_loop
 
-ROUNDS = 64
+ROUNDS = 40
 
 
 @pytest.fixture

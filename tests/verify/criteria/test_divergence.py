@@ -56,6 +56,7 @@ def test_what_learns_faster_is_not(trained, factor):
     assert not prover_.prove(faster_learning(model, factor), "exact", BUDGET_S).passed
 
 
+@pytest.mark.deep
 def test_a_step_that_is_done_twice_is_noticed(trained):
     model, prover_ = trained
     assert not prover_.prove(step_twice(model), "exact", BUDGET_S).passed

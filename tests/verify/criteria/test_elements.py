@@ -146,7 +146,7 @@ def twin_digests(dataset: Dataset, lie=None) -> ElementDigests:
     return element_digests(lie(twin) if lie else twin, max_elements=100)
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(5, first=3)
 @pytest.mark.parametrize("lie", LIES)
 @pytest.mark.parametrize("case", ["shuffled and augmented"])
 def test_a_lie_is_refused(case, lie):

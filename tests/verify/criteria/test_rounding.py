@@ -266,6 +266,7 @@ def test_what_does_not_repeat_itself_is_close_to_anything_and_proves_nothing():
         assert "two runs" in proof.detail
 
 
+@pytest.mark.deep
 def test_what_moves_nothing_proves_nothing(monkeypatch):
     """Gradients are accumulated beyond the steps that are compared."""
     monkeypatch.setattr(fit_step, "_LONGER_S", 600.0)  # on a busy machine, too

@@ -344,6 +344,7 @@ def planned(one, *edits):
     return parse_plan(serialize_plan(made_here(made)))
 
 
+@pytest.mark.deep
 def test_a_plan_trains_to_the_same_weights(made):
     plain, ours, usual, loader = trained(), trained(), Loader(), Loader()
     keras.utils.set_random_seed(5)

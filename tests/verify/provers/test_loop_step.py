@@ -231,6 +231,7 @@ def test_a_step_that_float16_does_no_harm_is_proved_with_its_loss_scaled():
     assert step.mode_refusal == ""
 
 
+@pytest.mark.deep
 def test_harm_that_the_last_layer_does_is_none_where_it_stays_in_float32():
     """Outputs around 300, between which bfloat16 knows 302 as the next one."""
     found = []

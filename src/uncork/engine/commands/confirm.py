@@ -25,13 +25,12 @@ from uncork.core.documents.job import Confirmation, ConfirmJob
 from uncork.core.documents.plan import Plan, PlanStep, Speedup, TimeToFinish, ValidationTimes
 from uncork.core.edits.edit import LoaderCache
 from uncork.core.edits.pipeline import Cache, DiskCache, GeneratorCache, PyFunctionCache
+from uncork.engine.process.job_folder import temporary_folder, write_plan
 from uncork.engine.process.worker_process import (
     EventHandler,
     Script,
     WorkerProcess,
     run_quiet_worker,
-    temporary_folder,
-    write_plan,
 )
 
 # More follow one by one as long as they leave open whether there is a gain, or nearly all of how

@@ -26,15 +26,9 @@ from uncork.core.edits.step import (
     StepsPerExecution,
     TfFunction,
 )
-from uncork.engine.process.worker_process import (
-    EventHandler,
-    Script,
-    WorkerFailed,
-    convert_os_errors,
-    run_quiet_worker,
-    temporary_folder,
-    write_plan,
-)
+from uncork.engine.process.job_folder import convert_os_errors, temporary_folder, write_plan
+from uncork.engine.process.worker_failure import WorkerFailed
+from uncork.engine.process.worker_process import EventHandler, Script, run_quiet_worker
 
 if TYPE_CHECKING:
     from uncork.codemod.syntax.patch import Patch

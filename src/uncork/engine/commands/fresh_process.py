@@ -14,13 +14,8 @@ from uncork.core.documents.job import BackendJob, ProcessJob, ProcessTrial
 from uncork.core.documents.plan import NO_TIME_REASON, OutcomeName, Plan, PlanStep, Proof, Ratio
 from uncork.core.edits.edit import ArrayFeed, Guarantee, IntraOpThreads, find_loosest_guarantee
 from uncork.core.edits.step import DtypePolicy, JitCompile, LargerBatch, StepEdit
-from uncork.engine.process.worker_process import (
-    EventHandler,
-    Script,
-    run_quiet_worker,
-    temporary_folder,
-    write_plan,
-)
+from uncork.engine.process.job_folder import temporary_folder, write_plan
+from uncork.engine.process.worker_process import EventHandler, Script, run_quiet_worker
 from uncork.optimizations.base.outcomes import describe_outcome, format_speedup, record
 from uncork.optimizations.base.proposal import (
     Context,

@@ -17,13 +17,8 @@ from uncork.core.documents.job import ConfirmJob
 from uncork.core.documents.plan import Plan, Policy
 from uncork.core.documents.plan_file import load_plan
 from uncork.engine.commands.plan_checks import plan_changes
-from uncork.engine.process.worker_process import (
-    EventHandler,
-    Script,
-    run_quiet_worker,
-    temporary_folder,
-    write_plan,
-)
+from uncork.engine.process.job_folder import temporary_folder, write_plan
+from uncork.engine.process.worker_process import EventHandler, Script, run_quiet_worker
 
 # Files of Python beside the script that are looked at; of more nobody can tell.
 _MOST_FILES: Final = 10_000

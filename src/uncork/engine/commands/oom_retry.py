@@ -8,7 +8,8 @@ from uncork.core.base.errors import OutOfMemory
 from uncork.core.base.journal import Event
 from uncork.core.base.record import replace
 from uncork.core.documents.job import DiagnoseJob, JobResult, TuneJob
-from uncork.engine.process.worker_process import EventHandler, Script, WorkerFailed, run_worker
+from uncork.engine.process.worker_failure import WorkerFailed
+from uncork.engine.process.worker_process import EventHandler, Script, run_worker
 
 # Parts that a batch, or the model, is cut in at least, one process after the other: none, and more
 # each time that the machine has ended one.

@@ -19,7 +19,8 @@ from uncork.core.documents.plan import Plan, Policy, Speedup
 from uncork.engine.commands.confirm import confirm
 from uncork.engine.commands.fresh_process import BACKEND_TRIAL, MEMORY_TRIAL, THREADS_TRIAL
 from uncork.engine.commands.oom_retry import run_tuning
-from uncork.engine.process.worker_process import EventHandler, Script, temporary_folder
+from uncork.engine.process.job_folder import temporary_folder
+from uncork.engine.process.worker_process import EventHandler, Script
 from uncork.pycode.frames.stack import printable_path
 from uncork.rules.nondeterminism import nondeterminism_notes
 

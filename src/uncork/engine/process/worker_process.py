@@ -7,10 +7,9 @@ import shlex
 import signal
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Final
@@ -20,9 +19,9 @@ import psutil
 
 from uncork.capture.sandbox.restore import RestoreResult
 from uncork.core.base import exit_codes
-from uncork.core.base.errors import NothingToMeasure, OutOfMemory, UncorkError, WrongUse, quote
+from uncork.core.base.errors import OutOfMemory
 from uncork.core.base.journal import Event, read_events
-from uncork.core.base.owned_folder import note_alive, owned_folder
+from uncork.core.base.owned_folder import note_alive
 from uncork.core.base.record import from_json, replace, to_json, write_atomically
 from uncork.core.base.script import script_words
 from uncork.core.documents.job import (
@@ -31,11 +30,10 @@ from uncork.core.documents.job import (
     Job,
     JobResult,
 )
-from uncork.core.documents.plan import Plan
-from uncork.core.documents.plan_file import serialize_plan
 from uncork.engine.process.abandoned import FOLDER_VARIABLE, end_processes, restore_once
 from uncork.engine.process.cluster_guard import require_single_process
-from uncork.engine.process.guardian import guardian
+from uncork.engine.process.job_folder import convert_os_errors, temporary_folder
+from uncork.engine.process.worker_failure import failure_without_result, last_line, tell_signal
 from uncork.engine.process.worker_log import WorkerLog, print_last_lines
 from uncork.pycode.frames.stack import printable_path
 
@@ -49,8 +47,6 @@ _CHILD: Final = (
     "from uncork.engine.worker.main import main; sys.exit(main(sys.argv[1:]))"
 )
 _POLL_S: Final = 0.05
-# Bytes of what a quiet child wrote at last, among which its last line is looked for.
-_TAIL: Final = 16_384
 # Exit codes of processes of which no log can say more than they have said themselves.
 _ENDED_WELL: Final = (
     exit_codes.DONE,
@@ -59,7 +55,6 @@ _ENDED_WELL: Final = (
     exit_codes.INTERRUPTED,
     -signal.SIGINT,
 )
-_TRACEBACK: Final = "Traceback (most recent call last):"
 # How long an interrupted child may take to write down what it has; and what threads and exit
 # handlers of its script may take once it has.
 _GRACE_S: Final = 20.0
@@ -102,22 +97,6 @@ class Script:
             "arguments": tuple(map(printable_path, self.args)),
             "working_folder": folder,
         }
-
-
-class WorkerFailed(UncorkError):
-    """A child ended without a result; it has said why itself.
-
-    Args:
-        exit_code: The exit code to hand on.
-        last_line: The last that a quiet one wrote to its standard error.
-        is_killed: As the kernel does to a process that takes all memory.
-    """
-
-    def __init__(self, exit_code: int, last_line: str = "", *, is_killed: bool = False) -> None:
-        because = f": {quote(last_line)}" if last_line else ""
-        super().__init__(f"the worker process ended with exit code {exit_code}{because}")
-        self.exit_code = exit_code
-        self.is_killed = is_killed
 
 
 def run_worker(
@@ -237,7 +216,7 @@ class WorkerProcess:
         result, log = folder / "result", folder / "log"
         interrupted = code in (exit_codes.INTERRUPTED, -signal.SIGINT)
         if code < 0 and not interrupted:
-            _tell_signal(-code)
+            tell_signal(-code)
         _keep_log(self._script, log, code, quiet=quiet)
         if result.exists():
             found = from_json(result.read_bytes(), JobResult)
@@ -252,30 +231,12 @@ class WorkerProcess:
                     found, is_interrupted=False, has_script_failed=True
                 )  # os._exit in the middle
             return replace(found, is_interrupted=interrupted or found.is_interrupted)
-        said = _last_line(folder / "stderr") or (_last_line(log) if quiet else "")
+        said = last_line(folder / "stderr") or (last_line(log) if quiet else "")
         # Where there is such a file, the child came to its own end, and said why.
         told = (folder / EXIT_CODE_FILE_NAME).exists()
         if interrupted:
             raise KeyboardInterrupt
-        raise _failure(code, said, is_told=told, quiet=quiet)
-
-
-def _failure(code: int, said: str, *, is_told: bool, quiet: bool) -> UncorkError:
-    """Of a child that left no result."""
-    if code == exit_codes.DONE:
-        return NothingToMeasure(
-            "the script ended its process (os._exit) before there was a result",
-            "a script that trains and ends normally",
-            "remove the os._exit, or an 'except:' that catches everything",
-        )
-    if code > 0 and not is_told:
-        if not quiet:
-            ended = f"uncork: the process that ran the script ended with exit code {code}\n"
-            sys.stderr.write(ended)
-        code = exit_codes.SCRIPT_FAILED
-    # A process killed by a signal is a script that failed.
-    is_killed = -code == getattr(signal, "SIGKILL", None)
-    return WorkerFailed(max(code, exit_codes.SCRIPT_FAILED), said, is_killed=is_killed)
+        raise failure_without_result(code, said, is_told=told, quiet=quiet)
 
 
 def run_quiet_worker(job: Job, script: Script, prepared: WorkerProcess | None = None) -> JobResult:
@@ -303,47 +264,6 @@ def run_quiet_worker(job: Job, script: Script, prepared: WorkerProcess | None = 
     return found
 
 
-@contextmanager
-def temporary_folder() -> Iterator[str]:
-    """A folder for what processes tell each other; it goes, whatever happens.
-
-    If this process is killed, another one clears up after it.
-
-    Raises:
-        WrongUse: There is no room for it, or no process can be started.
-    """
-    with ExitStack() as ending:
-        with convert_os_errors("start a process"):
-            ending.enter_context(guardian())
-        with convert_os_errors("create a folder for temporary files"):
-            folder = ending.enter_context(owned_folder())
-        yield folder
-
-
-def write_plan(plan: Plan, path: Path) -> str:
-    """A plan where a child finds it.
-
-    Raises:
-        WrongUse: There is no room for it.
-    """
-    with convert_os_errors(f"write {path.name}"):
-        path.write_bytes(serialize_plan(plan))
-    return str(path)
-
-
-@contextmanager
-def convert_os_errors(action: str) -> Iterator[None]:
-    """What the system does not allow is told, and costs no result that there is already."""
-    try:
-        yield
-    except OSError as error:
-        raise WrongUse(
-            f"cannot {action}: {error.strerror or error}",
-            f"disk space in {tempfile.gettempdir()}, and memory for another process",
-            "free disk space, or set TMPDIR to another folder",
-        ) from error
-
-
 def _command(job: Path, script: Script) -> list[str]:
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     named = ("-m", script.module) if script.module else ("--", script.path)
@@ -362,20 +282,6 @@ def _start(
         env=environment,
         bufsize=0,
     )
-
-
-def _last_line(file: Path) -> str:
-    """Of what a quiet child's script wrote: most often the name and message of an exception."""
-    if not file.exists():
-        return ""
-    with file.open("rb") as written:
-        written.seek(max(0, file.stat().st_size - _TAIL))
-        lines = written.read().decode(errors="replace").splitlines()
-    own = [line for line in lines if not line.startswith("uncork: ")]
-    begins = [i for i, line in enumerate(own) if line.startswith(_TRACEBACK)]
-    # What an exception says may be many lines long: the first one names it.
-    raised = (line for line in own[begins[-1] + 1 :] if line[:1].strip()) if begins else ()
-    return next((line.strip() for line in (*raised, *reversed(own)) if line.strip()), "")
 
 
 def _stdin() -> IO[bytes] | int | None:
@@ -461,9 +367,3 @@ def _keep_log(script: Script, log: Path, code: int, *, quiet: bool) -> None:
     kept = script.log.keep(log, str(script))
     if kept and has_failed and not quiet:
         sys.stderr.write(f"uncork: TensorFlow's log: {kept}\n")
-
-
-def _tell_signal(number: int) -> None:
-    hint = " (out of memory?)" if number == signal.SIGKILL else ""
-    name = signal.Signals(number).name
-    sys.stderr.write(f"uncork: {name} ended the script's process{hint}\n")

@@ -12,6 +12,7 @@ import importlib
 import os
 import sys
 import time
+from contextlib import suppress
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
@@ -36,31 +37,39 @@ def import_and_wait(listener: str, released: Path) -> None:
 
 
 class ImportObserver:
-    """Sees how a script imports TensorFlow; made before the script runs.
+    """Sees how a script imports TensorFlow; the script runs in the block.
 
     Example:
-        >>> observer = ImportObserver()
-        >>> observer.is_usual  # nothing was imported yet
+        >>> with ImportObserver() as observer:
+        ...     pass  # the script
+        >>> observer.is_usual  # nothing was imported
         False
     """
 
     def __init__(self) -> None:
         self._before = _surroundings()
-        self._is_unchanged = False
+        self._is_unchanged: bool | None = None
+
+    def __enter__(self) -> ImportObserver:
         sys.meta_path.insert(0, self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with suppress(ValueError):  # the script has removed it
+            sys.meta_path.remove(self)
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         """Called by Python's import system for each module; finds none."""
         del path, target
-        if name == _TENSORFLOW:
+        if name == _TENSORFLOW and self._is_unchanged is None:
             self._is_unchanged = _surroundings() == self._before
-            sys.meta_path.remove(self)
         return None
 
     @property
     def is_usual(self) -> bool:
         """It was imported as a process imports it that does nothing before."""
-        return self._is_unchanged and not any(map(_hides_another, list(sys.modules.items())))
+        hides = any(map(_hides_another, list(sys.modules.items())))
+        return self._is_unchanged is True and not hides
 
 
 def _surroundings() -> tuple[dict[str, str], float, list[str]]:

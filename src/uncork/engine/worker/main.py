@@ -135,14 +135,14 @@ def _trial(job: Job, script: Path, args: Sequence[str], held: ExitStack, module:
     folder = tempfile.TemporaryDirectory(prefix="scratch-", dir=result_path.parent)
     files = held.enter_context(back_up_files(result_path.parent / BACKUP_FOLDER_NAME))
     saves = held.enter_context(redirect_saves(result_path.parent / SAVES_FOLDER_NAME))
-    with folder as scratch:
+    with folder as scratch, ImportObserver() as observer:
         trial = DeferredListener(
             lambda: _make(job, scratch, files, plan),
             source_lines=isinstance(job, DiagnoseJob | TuneJob),
             loops=True,
             accepts_jax="KERAS_BACKEND" in job.environment,
         )
-        interrupted, observer = False, ImportObserver()
+        interrupted = False
         try:
             patched = job.source_path if isinstance(job, CheckJob) else None
             source = Path(patched) if patched else None
