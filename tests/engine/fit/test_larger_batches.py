@@ -42,6 +42,7 @@ def brief(monkeypatch):
     monkeypatch.setattr(larger_batches, "_BLOCK_S", 0.05)
 
 
+@pytest.mark.deep
 @pytest.mark.every(2)
 @pytest.mark.parametrize(("faster", "times"), [((1.9, 3.5, 3.9), [2, 4]), ((1.1,), [])])
 def test_sizes_are_timed_and_trained_and_all_is_given_back(tmp_path, monkeypatch, faster, times):

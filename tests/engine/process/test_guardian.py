@@ -52,7 +52,8 @@ log, worker, kept = sys.argv[1:]
 processes._command = lambda job, script: [sys.executable, "-c", worker, str(job), log]
 if kept != "guarded":
     from contextlib import nullcontext
-    processes.guardian = nullcontext
+    from uncork.engine.process import job_folder
+    job_folder.guardian = nullcontext
 processes.run_worker(TuneJob(), processes.Script("train.py"), lambda event: None)
 """
 

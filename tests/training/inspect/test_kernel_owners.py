@@ -109,6 +109,7 @@ def test_what_depends_on_the_batch_alone_is_told():
     assert sum(part.batch_only_share for part in dense) < 0.05
 
 
+@pytest.mark.deep
 def test_what_xla_compiles_of_one_layer_is_that_layer_s_forward_and_backward():
     with watched_layers() as layers:
         model = keras.Sequential(

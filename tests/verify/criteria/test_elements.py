@@ -312,6 +312,7 @@ def test_a_frozen_augmentation_is_noticed(lie):
     assert "100% of samples are unchanged" in frozen_randomness_reason(original, frozen)
 
 
+@pytest.mark.deep
 @pytest.mark.every(2)
 @pytest.mark.parametrize("case", DRAWING)
 def test_a_living_augmentation_is_believed(case):

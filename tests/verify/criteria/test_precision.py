@@ -79,6 +79,7 @@ def scaled_loss(model, factor: float) -> Lying:
     return Lying(model, around=around)
 
 
+@pytest.mark.deep
 def test_bfloat16_is_precise_enough(model, prove):
     before = [w.copy() for w in model.get_weights()]
     proof = prove(StepSettings(model, (BFLOAT16,)))

@@ -74,6 +74,7 @@ def made(tmp_path):
     return parse_plan(serialize_plan(made_here(made)))
 
 
+@pytest.mark.deep
 def test_kept_answers_are_proved_in_a_second_epoch(tmp_path):
     one = subject(tmp_path)
     runner = one.runner(version(one))
