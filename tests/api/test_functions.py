@@ -188,6 +188,7 @@ def test_diagnosis_of_arrays_leaves_the_model_as_it_was() -> None:
     assert "test_functions.py:" in found.workload.at
 
 
+@pytest.mark.deep
 def test_a_faster_dataset_has_the_same_elements(monkeypatch: pytest.MonkeyPatch) -> None:
     """With all that is legal: that it is faster is set by the test."""
 

@@ -84,6 +84,7 @@ def test_its_diagnosis_names_the_map_and_its_line(plan: Plan) -> None:
     assert "decode_jpeg" in source[int(decoding.at.rpartition(":")[2]) - 1]
 
 
+@pytest.mark.deep
 def test_custom_loop_is_diagnosed_and_stopped(photos: Path, tmp_path: Path) -> None:
     done = run_uncork("diagnose", "--budget", 2, EXAMPLES / "custom_loop.py", photos, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
