@@ -12,7 +12,6 @@ from textwrap import dedent
 import pytest
 
 from running import (
-    INTRA_OP_THREADS_VARIABLE,
     Run,
     Write,
     run_uncork,
@@ -42,9 +41,6 @@ if "UNCORK_EXAMPLES" not in os.environ:
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(filter(None, paths)))
     # Uncork's modules are compiled once, not in each of some hundred processes.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    # Test processes share the cores: with threads of their own for each op they take a seventh
-    # more CPU time. Processes that tests start by `running` have as many threads as a user's.
-    os.environ.setdefault(INTRA_OP_THREADS_VARIABLE, "1")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

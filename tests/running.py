@@ -21,7 +21,6 @@ Write = Callable[..., Path]
 
 _QUICK_START: Final = Path(__file__).with_name("quick_start")
 FORK_SERVER_VARIABLE: Final = "UNCORK_TEST_FORK_SERVER"
-INTRA_OP_THREADS_VARIABLE: Final = "TF_NUM_INTRAOP_THREADS"
 # The address of a server that has been started; processes of tests need the variable above.
 _SHARED_SERVER_VARIABLE: Final = "UNCORK_TEST_SHARED_FORK_SERVER"
 # How long a server may take to import TensorFlow.
@@ -105,18 +104,13 @@ def _start_server(address: str) -> subprocess.Popen[bytes]:
     command = [sys.executable, str(_QUICK_START / "fork_server.py"), address]
     null = subprocess.DEVNULL
     pipe = subprocess.PIPE
-    return subprocess.Popen(command, stdin=pipe, stdout=null, stderr=null, env=_of_a_user())
+    return subprocess.Popen(command, stdin=pipe, stdout=null, stderr=null)
 
 
 def environment(cwd: Path) -> dict[str, str]:
     temp = cwd / "temp"
     temp.mkdir(exist_ok=True)
-    return {**_of_a_user(), "TMPDIR": str(temp), **start_fork_server()}
-
-
-def _of_a_user() -> dict[str, str]:
-    """This process's variables without the one that limits its threads."""
-    return {k: v for k, v in os.environ.items() if k != INTRA_OP_THREADS_VARIABLE}
+    return {**os.environ, "TMPDIR": str(temp), **start_fork_server()}
 
 
 def environment_with_tests(cwd: Path) -> dict[str, str]:

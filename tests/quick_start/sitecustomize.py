@@ -87,8 +87,7 @@ def server_settings() -> str:
     variables = sorted(
         (name, value)
         for name, value in os.environ.items()
-        # A fork takes its sys.path over, and threads are started at the first operation.
-        if name.startswith(prefixes) and name not in ("PYTHONPATH", "TF_NUM_INTRAOP_THREADS")
+        if name.startswith(prefixes) and name != "PYTHONPATH"  # a fork takes its sys.path over
     )
     names = "RLIMIT_AS", "RLIMIT_DATA", "RLIMIT_FSIZE", "RLIMIT_NOFILE"
     limits = [resource.getrlimit(getattr(resource, name)) for name in names]
