@@ -7,7 +7,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# Tests wait for a third of their time: two processes more than there are cores.
+# Tests wait now and then: two processes more than there are cores.
 WORKERS = $(shell $(PYTHON) -c 'import os; print(min(6, (os.cpu_count() or 1) + 2))')
 # Test modules are rewritten and compiled once, not by each process of each run.
 unexport PYTHONDONTWRITEBYTECODE

@@ -108,6 +108,7 @@ def test_it_waits_until_it_is_released_and_does_the_job_it_is_given_then(
     events: list[Event] = []
     job, script = ConfirmJob(training_index=7), Script("train.py")
     with WorkerProcess(job, script, quiet=True, imports_first=True) as worker:
+        worker.wait_for_import()
         found = worker.run(ConfirmJob(training_index=0), events.append)
     assert found.confirmation is not None
     assert found.confirmation.measurement.samples_per_s > 0

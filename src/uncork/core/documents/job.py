@@ -21,6 +21,8 @@ SAVES_FOLDER_NAME: Final = "saves"
 EXIT_CODE_FILE_NAME: Final = "ended"
 # And a file that tells a process that was started ahead to begin.
 RELEASED_FILE_NAME: Final = "released"
+# And one by which that process tells that it has imported TensorFlow.
+IMPORTED_FILE_NAME: Final = "imported"
 # How long a fresh process waits for its first epoch to end, whatever it is timed for.
 MAX_FIRST_EPOCH_S: Final = 10.0
 

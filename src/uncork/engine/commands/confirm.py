@@ -158,6 +158,8 @@ class _InTurn:
             with ExitStack() as ahead:
                 numbers = range(first, first + 2)
                 started = [self._started(number, ahead) for number in numbers]
+                for waiting in filter(None, started):
+                    waiting.wait_for_import()  # none disturbs what the other measures
                 for number, worker in zip(numbers, started, strict=True):
                     self._measure(number, total, worker)
         return self._found

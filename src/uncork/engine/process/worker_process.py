@@ -26,6 +26,7 @@ from uncork.core.base.record import from_json, replace, to_json, write_atomicall
 from uncork.core.base.script import script_words
 from uncork.core.documents.job import (
     EXIT_CODE_FILE_NAME,
+    IMPORTED_FILE_NAME,
     RELEASED_FILE_NAME,
     Job,
     JobResult,
@@ -174,6 +175,12 @@ class WorkerProcess:
 
     def __exit__(self, *_: object) -> None:
         self._held.close()
+
+    def wait_for_import(self) -> None:
+        """Wait until a process that imports first has done so, or has ended."""
+        imported = self._folder / IMPORTED_FILE_NAME
+        while self._child.poll() is None and not imported.exists():
+            time.sleep(_POLL_S)
 
     def run(self, job: Job, on_event: EventHandler) -> JobResult:
         """Have it do a job, and wait for its end; like :func:`run_worker`.

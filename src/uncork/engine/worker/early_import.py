@@ -18,6 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
+from uncork.core.documents.job import IMPORTED_FILE_NAME
 from uncork.measure.machine.probe import schedulable_cpus
 
 _POLL_S: Final = 0.02
@@ -32,6 +33,7 @@ def import_and_wait(listener: str, released: Path) -> None:
         released: A file that appears when the job is to begin.
     """
     importlib.import_module(listener)
+    released.with_name(IMPORTED_FILE_NAME).touch()
     while not released.exists():
         time.sleep(_POLL_S)
 
